@@ -1,0 +1,23 @@
+# simstream - the everyday commands; CMakePresets.json and scripts/ do the work.
+#
+#   make                        set up and build build/simstream
+#   make demo                   ... and train and evaluate a policy with it
+#   make test                   ... and run every check; about 20 minutes on two cores
+#   make MUJOCO_VERSION=4.0.0   the same with another MuJoCo of deps.txt
+#   make MUJOCO_DIR=/opt/mujoco the same with an own copy of MuJoCo
+#
+# Everything made lies under build/. As root, missing Debian packages are installed.
+MUJOCO_VERSION ?=
+MUJOCO_DIR ?=
+export MUJOCO_VERSION MUJOCO_DIR
+
+.PHONY: build help setup test demo lint format bench clean
+build:  ; @scripts/build.sh release
+help:   ; @sed -n 's/^# \{0,1\}//p' Makefile
+setup:  ; @scripts/setup.sh test
+test:   ; @scripts/test.sh
+demo:   ; @scripts/demo.sh
+lint:   ; @scripts/lint.sh
+format: ; @scripts/lint.sh fix
+bench:  ; @dir=$$(scripts/build.sh release) && $$dir/simstream bench
+clean:  ; rm -rf build

@@ -1,0 +1,105 @@
+#include "cli/cmd.h"
+
+#include "common/base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef SIMSTREAM_VERSION
+#define SIMSTREAM_VERSION "unknown"
+#endif
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    {"train", cmd_train, "train a policy: env server, rollout and learner in one process"},
+    {"eval", cmd_eval, "evaluate a policy in closed loop and write a report"},
+    {"serve", cmd_serve, "serve environments to any number of clients"},
+    {"rollout", cmd_rollout, "rollout worker: infer actions, stream trajectories to a learner"},
+    {"learn", cmd_learn, "learner: streaming update, publishes weights"},
+    {"tasks", cmd_tasks, "list tasks, or the keyword arguments of one"},
+    {"doctor", cmd_doctor, "check every dependency, device and limit"},
+    {"bench", cmd_bench, "measure ratios on this machine"},
+};
+
+static void help(FILE *out)
+{
+    size_t i;
+
+    fprintf(out, "simstream: simulation-coupled reinforcement-learning environment server\n\n"
+                 "usage: simstream COMMAND [--option=value ...]\n\ncommands:\n");
+    for (i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].help);
+    fprintf(out, "\nsimstream COMMAND --help explains the options of a command.\n"
+                 "Results go to stdout, progress and messages to stderr.\n"
+                 "Exit codes: 0 done, 1 failed, 2 bad usage or configuration.\n");
+}
+
+static bool asks_help(const char *arg)
+{
+    return strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0;
+}
+
+int cmd_begin(const struct opt *table, void *obj, const char *usage, int argc, char **argv,
+              int max_word, int *n_word)
+{
+    int i, words;
+    enum status st;
+
+    for (i = 0; i < argc; i++) {
+        if (asks_help(argv[i])) {
+            printf("usage: simstream %s\n\noptions:\n", usage);
+            opts_help(table, stdout);
+            printf("  --config=FILE  options from a JSON object; later options win\n");
+            return EXIT_DONE;
+        }
+    }
+    st = opts_defaults(table, obj);
+    if (st == ST_OK)
+        st = opts_argv(table, obj, argc, argv, &words);
+    if (st == ST_OK && words > max_word)
+        st = FAIL(ST_INVAL, "unexpected word '%s'", argv[max_word]);
+    if (st == ST_OK)
+        st = opts_check_required(table, obj);
+    if (st != ST_OK) {
+        (void)cmd_fail(st);
+        fprintf(stderr, "usage: simstream %s (--help explains)\n", usage);
+        return EXIT_USAGE;
+    }
+    if (n_word)
+        *n_word = words;
+    return -1;
+}
+
+int cmd_fail(enum status st)
+{
+    fprintf(stderr, "simstream: %s\n",
+            error_last()->text[0] ? error_last()->text : status_name(st));
+    return st == ST_INVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    size_t i;
+
+    if (argc < 2) {
+        help(stderr);
+        return EXIT_USAGE;
+    }
+    if (asks_help(argv[1]) || strcmp(argv[1], "help") == 0) {
+        help(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("simstream %s\n", SIMSTREAM_VERSION);
+        return EXIT_DONE;
+    }
+    for (i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
+    fprintf(stderr, "simstream: unknown command '%s'\n", argv[1]);
+    help(stderr);
+    return EXIT_USAGE;
+}

@@ -1,0 +1,21 @@
+// file.h - whole files and folders: make, write beside and rename, so that nothing is half-written.
+#ifndef COMMON_BASE_FILE_H
+#define COMMON_BASE_FILE_H
+
+#include "common/base/status.h"
+
+#include <stdint.h>
+
+// Make a folder and its parents; fine if it is there.
+NODISCARD enum status file_make_dir(const char *path);
+
+// Write `text` to path.tmp and rename it to path. ST_IO names the file and the reason.
+NODISCARD enum status file_write_atomic(const char *path, const void *bytes, size_t n);
+
+// Append `n` bytes to an open file; `path` is for the text of the error (ST_IO). A write that fails
+// half way is taken back, so that a file of lines or records never ends in half a one.
+NODISCARD enum status file_append(int fd, const char *path, const void *bytes, size_t n);
+
+bool file_exists(const char *path);
+
+#endif

@@ -1,0 +1,338 @@
+#include "common/wire/envproto.h"
+
+#include "common/base/batcher.h"
+
+#include <math.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct reset_row) == 32, "rows are sent as they stand in memory");
+_Static_assert(sizeof(struct step_row) == 8, "rows are sent as they stand in memory");
+_Static_assert(sizeof(struct batch_head) == 24, "heads are sent as they stand in memory");
+_Static_assert(sizeof(struct row_head) == 56, "heads are sent as they stand in memory");
+
+#define ROWS_HEAD_BYTES 16 // u64 sequence number, u32 rows, u32 bytes of a row
+
+static enum status expect(const struct msg *m, enum msg_type type, const char *what)
+{
+    if (m->type != type)
+        return FAIL(ST_PROTO, "%s expected, got a message of type %u", what, m->type);
+    return ST_OK;
+}
+
+static enum status in_range(const char *what, int64_t n, int64_t low, int64_t high)
+{
+    if (n < low || n > high)
+        return FAIL(ST_PROTO, "%s is %lld, expected %lld to %lld", what, (long long)n,
+                    (long long)low, (long long)high);
+    return ST_OK;
+}
+
+// Hand a finished message over, or free the failed one.
+static enum status finish(enum status st, struct msg *m, struct msg **out)
+{
+    if (st == ST_OK)
+        *out = m;
+    else
+        msg_free(m);
+    return st;
+}
+
+static enum status put_hello(struct msg *m, const struct hello *h)
+{
+    TRY(msg_u32(m, h->version));
+    TRY(msg_u32(m, h->autoreset));
+    TRY(msg_u32(m, h->n_env));
+    TRY(msg_u32(m, h->k_max));
+    TRY(msg_u32(m, h->b_max));
+    return msg_u64(m, (uint64_t)h->t_max_ns);
+}
+
+enum status hello_write(struct msg **out, const struct hello *h)
+{
+    struct msg *m;
+
+    TRY(msg_new(&m, MSG_HELLO, 64));
+    return finish(put_hello(m, h), m, out);
+}
+
+enum status hello_read(const struct msg *m, struct hello *out)
+{
+    struct reader r = reader_make(m);
+    struct hello h;
+
+    TRY(expect(m, MSG_HELLO, "HELLO"));
+    h.version = read_u32(&r);
+    TRY(reader_end(&r, false, "HELLO"));
+    if (h.version != ENVPROTO_VERSION)
+        return FAIL(ST_PROTO, "the client speaks version %u of the env protocol, expected %d",
+                    h.version, ENVPROTO_VERSION);
+    h.autoreset = read_u32(&r);
+    h.n_env = read_u32(&r);
+    h.k_max = read_u32(&r);
+    h.b_max = read_u32(&r);
+    h.t_max_ns = (int64_t)read_u64(&r);
+    TRY(reader_end(&r, true, "HELLO"));
+    TRY(in_range("HELLO: autoreset", h.autoreset, 0, AUTORESET_DISABLED));
+    TRY(in_range("HELLO: n_env", h.n_env, 0, SPEC_ENV_MAX));
+    TRY(in_range("HELLO: k_max", h.k_max, 1, SPEC_CHUNK_MAX));
+    TRY(in_range("HELLO: b_max", h.b_max, 0, BATCHER_MAX));
+    TRY(in_range("HELLO: t_max_ns", h.t_max_ns, -1, INT64_MAX));
+    *out = h;
+    return ST_OK;
+}
+
+static enum status put_welcome(struct msg *m, const struct welcome *w)
+{
+    TRY(spec_write(m, &w->spec));
+    TRY(msg_u32(m, w->autoreset));
+    TRY(msg_u32(m, w->k_max));
+    TRY(msg_u32(m, w->b_max));
+    TRY(msg_u64(m, (uint64_t)w->t_max_ns));
+    TRY(msg_u32(m, w->n_env));
+    return msg_bytes(m, w->env, w->n_env * sizeof w->env[0]);
+}
+
+enum status welcome_write(struct msg **out, const struct welcome *w)
+{
+    struct msg *m;
+
+    if (w->n_env < 1 || w->n_env > SPEC_ENV_MAX)
+        return FAIL(ST_INVAL, "WELCOME: n_env is %u, expected 1 to %d", w->n_env, SPEC_ENV_MAX);
+    TRY(msg_new(&m, MSG_WELCOME, 4096 + w->n_env * sizeof w->env[0]));
+    return finish(put_welcome(m, w), m, out);
+}
+
+// The ids ascend, so none stands twice.
+static enum status check_envs(const struct welcome *w)
+{
+    uint32_t i;
+
+    for (i = 0; i < w->n_env; i++) {
+        TRY(in_range("WELCOME: an env", w->env[i], 0, w->spec.n_env - 1));
+        if (i > 0 && w->env[i] <= w->env[i - 1])
+            return FAIL(ST_PROTO, "WELCOME: env %u after env %u, expected ascending numbers",
+                        w->env[i], w->env[i - 1]);
+    }
+    return ST_OK;
+}
+
+enum status welcome_read(const struct msg *m, struct welcome *out)
+{
+    struct reader r = reader_make(m);
+    const void *env;
+
+    TRY(expect(m, MSG_WELCOME, "WELCOME"));
+    TRY(spec_read(&r, &out->spec));
+    out->autoreset = read_u32(&r);
+    out->k_max = read_u32(&r);
+    out->b_max = read_u32(&r);
+    out->t_max_ns = (int64_t)read_u64(&r);
+    out->n_env = read_u32(&r);
+    TRY(reader_end(&r, false, "WELCOME"));
+    TRY(in_range("WELCOME: autoreset", out->autoreset, 0, AUTORESET_DISABLED));
+    TRY(in_range("WELCOME: k_max", out->k_max, 1, SPEC_CHUNK_MAX));
+    TRY(in_range("WELCOME: b_max", out->b_max, 1, BATCHER_MAX));
+    TRY(in_range("WELCOME: t_max_ns", out->t_max_ns, 0, INT64_MAX));
+    TRY(in_range("WELCOME: n_env", out->n_env, 1, out->spec.n_env));
+    env = read_bytes(&r, out->n_env, sizeof out->env[0]);
+    TRY(reader_end(&r, true, "WELCOME"));
+    memcpy(out->env, env, out->n_env * sizeof out->env[0]);
+    return check_envs(out);
+}
+
+static enum status put_error(struct msg *m, const struct proto_error *e)
+{
+    TRY(msg_u32(m, e->code));
+    TRY(msg_u32(m, e->env));
+    TRY(msg_u64(m, e->seq));
+    return msg_str(m, e->text);
+}
+
+enum status proto_error_write(struct msg **out, const struct proto_error *e)
+{
+    struct msg *m;
+
+    TRY(msg_new(&m, MSG_ERROR, 1024));
+    return finish(put_error(m, e), m, out);
+}
+
+enum status proto_error_read(const struct msg *m, struct proto_error *out)
+{
+    struct reader r = reader_make(m);
+    struct proto_error e;
+    char *c;
+
+    TRY(expect(m, MSG_ERROR, "ERROR"));
+    e.code = read_u32(&r);
+    e.env = read_u32(&r);
+    e.seq = read_u64(&r);
+    read_str(&r, e.text, sizeof e.text);
+    TRY(reader_end(&r, true, "ERROR"));
+    TRY(in_range("ERROR: code", e.code, ST_CLOSED, ST_MISSING));
+    for (c = e.text; *c; c++) // the text is shown to people: no control characters
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    *out = e;
+    return ST_OK;
+}
+
+static enum status begin_rows(struct msg **out, enum msg_type type, uint64_t seq, int n,
+                              size_t stride)
+{
+    struct msg *m;
+    size_t bytes = ROWS_HEAD_BYTES + (size_t)n * stride;
+    enum status st;
+
+    TRY(msg_new(&m, (uint16_t)type, bytes));
+    st = msg_u64(m, seq);
+    if (st == ST_OK)
+        st = msg_u32(m, (uint32_t)n);
+    if (st == ST_OK)
+        st = msg_u32(m, (uint32_t)stride);
+    return finish(st, m, out);
+}
+
+static enum status read_rows(const struct msg *m, const char *what, size_t stride, uint64_t *seq,
+                             const uint8_t **rows, int *n)
+{
+    struct reader r = reader_make(m);
+    uint64_t number = read_u64(&r);
+    uint32_t count = read_u32(&r), bytes = read_u32(&r);
+    const uint8_t *first = read_bytes(&r, count, stride);
+
+    TRY(reader_end(&r, true, what));
+    if (count < 1 || count > SPEC_ENV_MAX || bytes != stride)
+        return FAIL(ST_PROTO, "%s: %u rows of %u bytes, expected 1 to %d rows of %zu", what, count,
+                    bytes, SPEC_ENV_MAX, stride);
+    *seq = number;
+    *rows = first;
+    *n = (int)count;
+    return ST_OK;
+}
+
+static enum status check_count(int n)
+{
+    if (n < 1 || n > SPEC_ENV_MAX)
+        return FAIL(ST_INVAL, "a request of %d rows, expected 1 to %d", n, SPEC_ENV_MAX);
+    return ST_OK;
+}
+
+enum status reset_write(struct msg **out, uint64_t seq, const struct reset_row *rows, int n)
+{
+    struct msg *m;
+
+    TRY(check_count(n));
+    TRY(begin_rows(&m, MSG_RESET, seq, n, sizeof *rows));
+    return finish(msg_bytes(m, rows, (size_t)n * sizeof *rows), m, out);
+}
+
+enum status reset_read(const struct msg *m, uint64_t *seq, const struct reset_row **rows, int *n)
+{
+    const uint8_t *first;
+
+    TRY(expect(m, MSG_RESET, "RESET"));
+    TRY(read_rows(m, "RESET", sizeof **rows, seq, &first, n));
+    *rows = (const void *)first;
+    return ST_OK;
+}
+
+size_t step_stride(int k_max, int n_act)
+{
+    return sizeof(struct step_row) + (size_t)k_max * (size_t)n_act * sizeof(float);
+}
+
+enum status step_begin(struct msg **out, uint64_t seq, int n, int k_max, int n_act, uint8_t **rows)
+{
+    size_t stride = step_stride(k_max, n_act);
+    struct msg *m;
+
+    TRY(check_count(n));
+    TRY(begin_rows(&m, MSG_STEP, seq, n, stride));
+    *rows = msg_append(m, (size_t)n * stride);
+    return finish(*rows ? ST_OK : ST_NOMEM, m, out);
+}
+
+enum status step_read(const struct msg *m, int k_max, int n_act, uint64_t *seq,
+                      const uint8_t **rows, int *n)
+{
+    size_t stride = step_stride(k_max, n_act);
+    const uint8_t *first;
+    uint64_t number;
+    int i, count;
+
+    TRY(expect(m, MSG_STEP, "STEP"));
+    TRY(read_rows(m, "STEP", stride, &number, &first, &count));
+    for (i = 0; i < count; i++) {
+        const struct step_row *row = (const void *)(first + (size_t)i * stride);
+
+        if (row->n_sub < 1 || row->n_sub > (uint32_t)k_max)
+            return FAIL(ST_PROTO, "STEP: env %u has %u actions, expected 1 to %d", row->env,
+                        row->n_sub, k_max);
+    }
+    *seq = number;
+    *rows = first;
+    *n = count;
+    return ST_OK;
+}
+
+static bool all_finite(const uint8_t *p, size_t n)
+{
+    uint64_t bad = 0, x;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        memcpy(&x, p + i * sizeof x, sizeof x);
+        bad |= (x & 0x7ff0000000000000u) == 0x7ff0000000000000u;
+    }
+    return bad == 0;
+}
+
+// Numbers of an observation: up to the part that follows it.
+static size_t obs_numbers(const struct row_layout *l)
+{
+    uint32_t end = l->info ? l->info : l->final_obs ? l->final_obs : l->stride;
+
+    return (end - l->obs) / sizeof(double);
+}
+
+static enum status check_row(const struct row_layout *l, const uint8_t *row)
+{
+    const struct row_head *h = (const void *)row;
+    uint32_t known = ROW_FIRST | ROW_DONE | ROW_SUCCESS | (l->final_obs ? ROW_HAS_FINAL : 0);
+    bool fine;
+
+    if ((h->flags & ~known) || h->n_sub > (uint32_t)l->k_max || h->error > ROW_ERROR_OUTPUT)
+        return FAIL(ST_PROTO, "BATCH: env %u has flags %#x, %u actions and error %u", h->env,
+                    h->flags, h->n_sub, h->error);
+    fine = isfinite(h->episode_return) && all_finite(row + l->reward, h->n_sub) &&
+           all_finite(row + l->obs, obs_numbers(l));
+    if (fine && (h->flags & ROW_HAS_FINAL))
+        fine = all_finite(row + l->final_obs, obs_numbers(l));
+    if (!fine)
+        return FAIL(ST_PROTO, "BATCH: env %u has a number that is not finite", h->env);
+    return ST_OK;
+}
+
+enum status batch_read(const struct msg *m, const struct row_layout *layout,
+                       const struct batch_head **head, const uint8_t **rows)
+{
+    struct reader r = reader_make(m);
+    const struct batch_head *h;
+    const uint8_t *first;
+    uint32_t i;
+
+    TRY(expect(m, MSG_BATCH, "BATCH"));
+    h = read_bytes(&r, 1, sizeof *h);
+    TRY(reader_end(&r, false, "BATCH"));
+    TRY(in_range("BATCH: rows", h->n, 1, BATCHER_MAX));
+    TRY(in_range("BATCH: why", h->why, BATCHER_FULL, BATCHER_DRAINED));
+    TRY(in_range("BATCH: in_flight", h->in_flight, 0, SPEC_ENV_MAX));
+    TRY(in_range("BATCH: stride", h->stride, layout->stride, layout->stride));
+    first = read_bytes(&r, h->n, h->stride);
+    TRY(reader_end(&r, true, "BATCH"));
+    for (i = 0; i < h->n; i++)
+        TRY(check_row(layout, first + (size_t)i * h->stride));
+    *head = h;
+    *rows = first;
+    return ST_OK;
+}

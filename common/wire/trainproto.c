@@ -1,0 +1,303 @@
+#include "common/wire/trainproto.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(struct chunk_head) == 56, "heads are sent as they stand in memory");
+_Static_assert(sizeof(struct weights_head) == 24, "heads are sent as they stand in memory");
+
+#define CHUNK_FLAGS (CHUNK_TERMINATED | CHUNK_TRUNCATED | CHUNK_ERROR | CHUNK_SKIP)
+
+static enum status expect(const struct msg *m, enum msg_type type, const char *what)
+{
+    if (m->type != type)
+        return FAIL(ST_PROTO, "%s expected, got a message of type %u", what, m->type);
+    return ST_OK;
+}
+
+static enum status in_range(const char *what, uint64_t n, uint64_t low, uint64_t high)
+{
+    if (n < low || n > high)
+        return FAIL(ST_PROTO, "%s is %llu, expected %llu to %llu", what, (unsigned long long)n,
+                    (unsigned long long)low, (unsigned long long)high);
+    return ST_OK;
+}
+
+static enum status finish(enum status st, struct msg *m, struct msg **out)
+{
+    if (st == ST_OK)
+        *out = m;
+    else
+        msg_free(m);
+    return st;
+}
+
+static enum status put_join(struct msg *m, const struct join *j)
+{
+    TRY(msg_u32(m, j->version));
+    TRY(msg_u32(m, j->n_env));
+    TRY(msg_u32(m, j->env_first));
+    TRY(msg_u64(m, j->seed));
+    TRY(msg_u32(m, j->horizon));
+    TRY(msg_u32(m, j->n_obs));
+    TRY(msg_u32(m, j->n_act));
+    return msg_str(m, j->task);
+}
+
+enum status join_write(struct msg **out, const struct join *j)
+{
+    struct msg *m;
+
+    TRY(msg_new(&m, MSG_JOIN, 256));
+    return finish(put_join(m, j), m, out);
+}
+
+enum status join_read(const struct msg *m, struct join *out)
+{
+    struct reader r = reader_make(m);
+    struct join j = {0};
+
+    TRY(expect(m, MSG_JOIN, "JOIN"));
+    j.version = read_u32(&r);
+    TRY(reader_end(&r, false, "JOIN"));
+    if (j.version != TRAINPROTO_VERSION)
+        return FAIL(ST_PROTO, "the peer speaks version %u of the training protocol, expected %d",
+                    j.version, TRAINPROTO_VERSION);
+    j.n_env = read_u32(&r);
+    j.env_first = read_u32(&r);
+    j.seed = read_u64(&r);
+    j.horizon = read_u32(&r);
+    j.n_obs = read_u32(&r);
+    j.n_act = read_u32(&r);
+    read_str(&r, j.task, sizeof j.task);
+    TRY(reader_end(&r, true, "JOIN"));
+    TRY(in_range("JOIN: n_env", j.n_env, 1, SPEC_ENV_MAX));
+    TRY(in_range("JOIN: env_first", j.env_first, 0, UINT32_MAX - j.n_env));
+    TRY(in_range("JOIN: horizon", j.horizon, 1, TRAIN_STEPS_MAX));
+    TRY(in_range("JOIN: n_obs", j.n_obs, 1, SPEC_OBS_MAX));
+    TRY(in_range("JOIN: n_act", j.n_act, 1, SPEC_ACT_MAX));
+    *out = j;
+    return ST_OK;
+}
+
+static enum status put_weights(struct msg *m, const struct weights_head *h, const void *blob)
+{
+    TRY(msg_bytes(m, h, sizeof *h));
+    return msg_bytes(m, blob, h->blob_bytes);
+}
+
+enum status weights_write(struct msg **out, const struct weights_head *h, const void *blob)
+{
+    struct msg *m;
+
+    TRY(msg_new(&m, MSG_WEIGHTS, sizeof *h + h->blob_bytes));
+    return finish(put_weights(m, h, blob), m, out);
+}
+
+enum status weights_read(const struct msg *m, struct weights_head *out, const void **blob)
+{
+    struct reader r = reader_make(m);
+    const struct weights_head *h;
+    const void *bytes;
+
+    TRY(expect(m, MSG_WEIGHTS, "WEIGHTS"));
+    h = read_bytes(&r, 1, sizeof *h);
+    TRY(reader_end(&r, false, "WEIGHTS"));
+    TRY(in_range("WEIGHTS: want_state", h->want_state, 0, 1));
+    bytes = read_bytes(&r, h->blob_bytes, 1);
+    TRY(reader_end(&r, true, "WEIGHTS"));
+    *out = *h;
+    *blob = bytes;
+    return ST_OK;
+}
+
+// A whole array without a branch, so that the loop is vectorised.
+static bool all_finite(const float *p, size_t n)
+{
+    uint32_t bad = 0, x;
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        memcpy(&x, p + i, sizeof x);
+        bad |= (x & 0x7f800000u) == 0x7f800000u;
+    }
+    return bad == 0;
+}
+
+enum status state_begin(struct msg **out, uint32_t env_first, uint32_t n_env, uint32_t n_act)
+{
+    const uint32_t head[4] = {env_first, n_env, n_act, 0};
+    struct msg *m;
+
+    TRY(msg_new(&m, MSG_STATE, 1 << 16));
+    return finish(msg_bytes(m, head, sizeof head), m, out);
+}
+
+enum status state_add(struct msg *m, const struct episode_state *s, uint32_t n_act)
+{
+    size_t bytes = (size_t)s->elapsed * n_act * sizeof(float);
+
+    TRY(msg_u64(m, s->episode));
+    TRY(msg_u32(m, s->elapsed));
+    TRY(msg_u32(m, 0));
+    TRY(msg_bytes(m, s->action, bytes));
+    return msg_bytes(m, "\0\0\0", bytes % 8); // the next episode is aligned
+}
+
+enum status state_read(const struct msg *m, uint32_t n_act, struct reader *r, uint32_t *env_first,
+                       uint32_t *n_env)
+{
+    uint32_t first, n, act;
+
+    TRY(expect(m, MSG_STATE, "STATE"));
+    *r = reader_make(m);
+    first = read_u32(r);
+    n = read_u32(r);
+    act = read_u32(r);
+    (void)read_u32(r);
+    TRY(reader_end(r, false, "STATE"));
+    TRY(in_range("STATE: n_env", n, 1, SPEC_ENV_MAX));
+    TRY(in_range("STATE: env_first", first, 0, UINT32_MAX - n));
+    TRY(in_range("STATE: n_act", act, n_act, n_act));
+    *env_first = first;
+    *n_env = n;
+    return ST_OK;
+}
+
+enum status state_next(struct reader *r, uint32_t n_act, struct episode_state *out)
+{
+    struct episode_state s = {0};
+    uint64_t n;
+
+    s.episode = read_u64(r);
+    s.elapsed = read_u32(r);
+    n = (uint64_t)s.elapsed * n_act;
+    (void)read_u32(r);
+    s.action = read_bytes(r, n, sizeof(float));
+    (void)read_bytes(r, n % 2, sizeof(float));
+    TRY(reader_end(r, false, "STATE"));
+    if (!all_finite(s.action, n))
+        return FAIL(ST_PROTO, "STATE: an action is not finite");
+    *out = s;
+    return ST_OK;
+}
+
+static size_t chunk_bytes(const struct chunk_head *h)
+{
+    size_t floats = (size_t)h->n_step * (h->n_obs + (size_t)h->n_act + 2) + h->n_obs +
+                    (size_t)h->n_truncated * h->n_obs + 2 * (size_t)h->n_episode;
+
+    return sizeof *h + h->n_step * (sizeof(uint64_t) + sizeof(uint32_t)) + floats * sizeof(float);
+}
+
+static enum status put_floats(struct msg *m, const float *p, size_t rows, size_t n)
+{
+    return msg_bytes(m, p, rows * n * sizeof *p);
+}
+
+static enum status put_chunk(struct msg *m, const struct chunk *c)
+{
+    const struct chunk_head *h = &c->head;
+
+    TRY(msg_bytes(m, h, sizeof *h));
+    TRY(msg_bytes(m, c->version, h->n_step * sizeof *c->version));
+    TRY(put_floats(m, c->obs, h->n_step, h->n_obs));
+    TRY(put_floats(m, c->last_obs, 1, h->n_obs));
+    TRY(put_floats(m, c->final_obs, h->n_truncated, h->n_obs));
+    TRY(put_floats(m, c->action, h->n_step, h->n_act));
+    TRY(put_floats(m, c->logp, h->n_step, 1));
+    TRY(put_floats(m, c->reward, h->n_step, 1));
+    TRY(msg_bytes(m, c->flags, h->n_step * sizeof *c->flags));
+    TRY(put_floats(m, c->episode_return, h->n_episode, 1));
+    return put_floats(m, c->episode_length, h->n_episode, 1);
+}
+
+// Sizes that a reader accepts; with these the products below stay far from overflow.
+static enum status check_sizes(const struct chunk_head *h)
+{
+    TRY(in_range("CHUNK: n_step", h->n_step, 1, TRAIN_STEPS_MAX));
+    TRY(in_range("CHUNK: n_obs", h->n_obs, 1, SPEC_OBS_MAX));
+    TRY(in_range("CHUNK: n_act", h->n_act, 1, SPEC_ACT_MAX));
+    TRY(in_range("CHUNK: n_truncated", h->n_truncated, 0, h->n_step));
+    return in_range("CHUNK: n_episode", h->n_episode, 0, h->n_step);
+}
+
+enum status chunk_write(struct msg **out, const struct chunk *c)
+{
+    struct msg *m;
+
+    if (check_sizes(&c->head) != ST_OK)
+        return FAIL(ST_INVAL, "%s", error_last()->text);
+    TRY(msg_new(&m, MSG_CHUNK, chunk_bytes(&c->head)));
+    return finish(put_chunk(m, c), m, out);
+}
+
+// An array of finite numbers in place; after the first fault `*what` names the array.
+static const float *take_floats(struct reader *r, uint64_t rows, uint64_t n, const char *name,
+                                const char **what)
+{
+    const float *p = read_bytes(r, rows * n, sizeof *p);
+
+    if (p && !*what && !all_finite(p, rows * n))
+        *what = name;
+    return p;
+}
+
+static enum status check_steps(const struct chunk *c)
+{
+    const struct chunk_head *h = &c->head;
+    uint32_t i, unknown = 0, truncated = 0;
+
+    for (i = 0; i < h->n_step; i++) {
+        uint32_t flags = c->flags[i];
+
+        unknown |= flags & ~(uint32_t)CHUNK_FLAGS;
+        truncated += (flags & CHUNK_TRUNCATED) != 0;
+        // what chose the action of a skipped step means nothing
+        if (!(flags & CHUNK_SKIP) &&
+            (c->version[i] < h->version_min || c->version[i] > h->version_max))
+            return FAIL(ST_PROTO, "CHUNK: step %u has version %llu, expected %llu to %llu", i,
+                        (unsigned long long)c->version[i], (unsigned long long)h->version_min,
+                        (unsigned long long)h->version_max);
+    }
+    if (unknown)
+        return FAIL(ST_PROTO, "CHUNK: unknown step flags %#x", unknown);
+    if (truncated != h->n_truncated)
+        return FAIL(ST_PROTO, "CHUNK: n_truncated is %u, but %u steps are truncated",
+                    h->n_truncated, truncated);
+    return ST_OK;
+}
+
+enum status chunk_read(const struct msg *m, uint32_t n_obs, uint32_t n_act, struct chunk *out)
+{
+    struct reader r = reader_make(m);
+    const struct chunk_head *h;
+    const char *bad = NULL;
+    struct chunk c;
+
+    TRY(expect(m, MSG_CHUNK, "CHUNK"));
+    h = read_bytes(&r, 1, sizeof *h);
+    TRY(reader_end(&r, false, "CHUNK"));
+    TRY(check_sizes(h));
+    TRY(in_range("CHUNK: n_obs", h->n_obs, n_obs, n_obs));
+    TRY(in_range("CHUNK: n_act", h->n_act, n_act, n_act));
+    if (h->version_min > h->version_max)
+        return FAIL(ST_PROTO, "CHUNK: versions from %llu to %llu",
+                    (unsigned long long)h->version_min, (unsigned long long)h->version_max);
+    c.head = *h;
+    c.version = read_bytes(&r, h->n_step, sizeof *c.version);
+    c.obs = take_floats(&r, h->n_step, h->n_obs, "obs", &bad);
+    c.last_obs = take_floats(&r, 1, h->n_obs, "last_obs", &bad);
+    c.final_obs = take_floats(&r, h->n_truncated, h->n_obs, "final_obs", &bad);
+    c.action = take_floats(&r, h->n_step, h->n_act, "action", &bad);
+    c.logp = take_floats(&r, h->n_step, 1, "logp", &bad);
+    c.reward = take_floats(&r, h->n_step, 1, "reward", &bad);
+    c.flags = read_bytes(&r, h->n_step, sizeof *c.flags);
+    c.episode_return = take_floats(&r, h->n_episode, 1, "episode_return", &bad);
+    c.episode_length = take_floats(&r, h->n_episode, 1, "episode_length", &bad);
+    TRY(reader_end(&r, true, "CHUNK"));
+    if (bad)
+        return FAIL(ST_PROTO, "CHUNK: %s holds a number that is not finite", bad);
+    TRY(check_steps(&c));
+    *out = c;
+    return ST_OK;
+}

@@ -1,0 +1,103 @@
+// trainproto.h - the messages between rollout workers and a learner.
+//
+//   rollout                             learner
+//   JOIN    who it is              ->
+//                                  <-   WEIGHTS  version, how far it may run ahead, parameters
+//                                  <-   STATE    first of all, if training goes on from a
+//                                  checkpoint
+//   CHUNK   T steps of one env     ->
+//   STATE   where its episodes are ->
+//                                  <-   WEIGHTS  after each global batch
+//                                  <-   BYE      training has ended
+//
+// Numbers are checked before use: sizes against JOIN, values for being finite.
+#ifndef COMMON_WIRE_TRAINPROTO_H
+#define COMMON_WIRE_TRAINPROTO_H
+
+#include "common/wire/spec.h"
+
+#define TRAINPROTO_VERSION 1
+#define TRAIN_STEPS_MAX    65536
+
+struct join {
+    uint32_t version;
+    uint32_t n_env;     // envs of this rollout worker
+    uint32_t env_first; // global number of the first
+    uint64_t seed;
+    uint32_t horizon; // env steps of a chunk
+    uint32_t n_obs, n_act;
+    char task[SPEC_NAME_MAX];
+};
+
+// Parameters as the learner publishes them; `blob` is nn/weights.h's own format.
+struct weights_head {
+    uint64_t version;    // optimizer windows behind these weights
+    uint64_t admit;      // env steps that each env may have submitted in all before it must wait
+    uint32_t blob_bytes; // the rest of the message
+    uint32_t want_state; // 1 = answer with STATE before the next decision: a checkpoint is made
+};
+
+enum chunk_flag {
+    CHUNK_TERMINATED = 1,
+    CHUNK_TRUNCATED = 2,
+    CHUNK_ERROR = 4, // the episode ended by an error: the step counts, nothing is bootstrapped
+    CHUNK_SKIP = 8,  // a step that only reset the env (next-step autoreset): not a sample
+};
+
+// T consecutive steps of one env. The arrays follow the head: `version` first, since its numbers
+// have 8 bytes, then the others in the order of struct chunk.
+struct chunk_head {
+    uint32_t worker, env; // env is global: unique over all workers
+    uint64_t index;       // chunks of this env before this one
+    uint64_t version_min, version_max;
+    uint32_t n_step, n_obs, n_act;
+    uint32_t n_truncated; // steps with CHUNK_TRUNCATED
+    uint32_t n_episode;   // finished episodes listed at the end
+    uint32_t reserved;
+};
+
+// The arrays of a chunk; pointers into a message, or what a writer copies from.
+struct chunk {
+    struct chunk_head head;
+    const float *obs;      // (n_step, n_obs) raw observations that the actions answered
+    const float *last_obs; // (n_obs) the observation after the last step
+    const float
+        *final_obs;        // (n_truncated, n_obs) the true final observation of each truncated step
+    const float *action;   // (n_step, n_act) as sampled, before clipping
+    const float *logp;     // (n_step) log-probability under the behaviour policy
+    const float *reward;   // (n_step)
+    const uint32_t *flags; // (n_step) enum chunk_flag
+    const uint64_t *version;     // (n_step) weights that chose the action
+    const float *episode_return; // (n_episode)
+    const float *episode_length; // (n_episode) env steps
+};
+
+// Where the episodes of a worker are, so that a later worker can go on exactly there: an episode is
+// its identity and the actions executed so far.
+struct episode_state {
+    uint64_t episode;
+    uint32_t elapsed; // actions executed
+    uint32_t reserved;
+    const float *action; // (elapsed, n_act) clipped as executed
+};
+
+NODISCARD enum status state_begin(struct msg **out, uint32_t env_first, uint32_t n_env,
+                                  uint32_t n_act);
+NODISCARD enum status state_add(struct msg *m, const struct episode_state *s, uint32_t n_act);
+// Head of a STATE; then call state_next n_env times and reader_end.
+NODISCARD enum status state_read(const struct msg *m, uint32_t n_act, struct reader *r,
+                                 uint32_t *env_first, uint32_t *n_env);
+NODISCARD enum status state_next(struct reader *r, uint32_t n_act, struct episode_state *out);
+
+NODISCARD enum status join_write(struct msg **out, const struct join *j);
+NODISCARD enum status join_read(const struct msg *m, struct join *out);
+NODISCARD enum status weights_write(struct msg **out, const struct weights_head *h,
+                                    const void *blob);
+NODISCARD enum status weights_read(const struct msg *m, struct weights_head *out,
+                                   const void **blob);
+NODISCARD enum status chunk_write(struct msg **out, const struct chunk *c);
+// n_obs and n_act are those of JOIN; any other is ST_PROTO, as is a number that is not finite.
+NODISCARD enum status chunk_read(const struct msg *m, uint32_t n_obs, uint32_t n_act,
+                                 struct chunk *out);
+
+#endif

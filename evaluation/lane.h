@@ -1,0 +1,55 @@
+// lane.h - one env server of an evaluation: takes episodes from the shared list, plays them in the
+// server's envs, puts results into the list. All rows of a batch are inferred together.
+//
+// Threads: lane_run is the body of the lane's own thread; open and destroy belong to the thread
+// that runs the evaluation. What lanes share is guarded by one lock.
+#ifndef EVALUATION_LANE_H
+#define EVALUATION_LANE_H
+
+#include "common/base/thread.h"
+#include "common/wire/spec.h"
+#include "evaluation/worklist.h"
+#include "nn/weights.h"
+
+#include <stdatomic.h>
+
+struct lane;
+
+enum lane_policy { LANE_WEIGHTS, LANE_RANDOM, LANE_ZERO };
+
+// What the lanes of one evaluation share.
+struct lane_shared {
+    pthread_mutex_t mtx;
+    pthread_cond_t changed; // an episode ended or came back, or halt
+    struct worklist *list;  // guarded by mtx
+    bool halt;              // guarded by mtx; start nothing more and end
+    struct error fatal;     // guarded by mtx; a failure that no other server would cure
+    atomic_llong *env_steps;
+};
+
+struct lane_config {
+    const char *url; // copied
+    enum lane_policy policy;
+    const struct weights *weights; // borrowed; LANE_WEIGHTS only
+    bool greedy;
+    uint64_t seed;
+    int64_t connect_wait_ns;
+    int64_t answer_wait_ns; // a server that is silent for longer with requests in flight is gone
+    struct lane_shared *shared; // borrowed
+};
+
+// Connect and lease all envs that are free.
+NODISCARD enum status lane_open(struct lane **out, const struct lane_config *cfg);
+
+const struct spec *lane_spec(const struct lane *lane);
+const char *lane_url(const struct lane *lane);
+int lane_envs(const struct lane *lane);
+
+// Play until there is nothing left, or `halt`: ST_OK. Any other status: the server is lost, or
+// shared->fatal is set; its running episodes are back in the list. Once.
+NODISCARD enum status lane_run(struct lane *lane);
+
+// NULL is fine.
+void lane_destroy(struct lane *lane);
+
+#endif

@@ -1,0 +1,26 @@
+// checkpoint.h - everything that a learner needs to go on exactly where it stopped, as one HDF5
+// file.
+//
+// Written to a temporary name and renamed; a reader never sees half a file. Loading checks shapes
+// and the options that change the result, and names what differs.
+#ifndef LEARNER_CHECKPOINT_H
+#define LEARNER_CHECKPOINT_H
+
+#include "learner/update.h"
+
+// Counters of the training loop that the updater does not know.
+struct train_progress {
+    uint64_t windows;   // optimizer windows done
+    uint64_t env_steps; // samples used
+    uint64_t episodes;  // finished episodes seen
+    double seconds;     // training time so far
+    uint64_t dropped;   // chunks dropped as too stale
+};
+
+NODISCARD enum status checkpoint_save(const char *path, const struct updater *u,
+                                      const struct train_progress *progress);
+// Restores parameters, optimizer moments, normalisers, advantage scale and version into `u`.
+NODISCARD enum status checkpoint_load(const char *path, struct updater *u,
+                                      struct train_progress *progress);
+
+#endif

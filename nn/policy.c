@@ -1,0 +1,147 @@
+#include "nn/policy.h"
+
+#include "common/base/mem.h"
+#include "nn/gaussian.h"
+#include "nn/mlp.h"
+#include "nn/obsnorm.h"
+
+#include <math.h>
+#include <string.h>
+
+struct policy {
+    struct model_shape shape;
+    struct model_table table;
+    int n_max;
+    struct mlp net;
+    struct mlp_rows rows;
+    struct obsnorm norm;
+    struct weights *weights; // whose packed form `net` holds; held, so the pointer identifies it
+    float *raw;              // (n_max, n_obs)
+    float *x;                // (n_max, REAL_LD(n_obs)) normalised
+    float *inv_std;          // (n_act)
+    double *std;             // (n_act)
+    double logp_norm;
+};
+
+static enum status build(struct policy *p)
+{
+    size_t n_max = (size_t)p->n_max, n_obs = (size_t)p->shape.n_obs;
+    size_t n_act = (size_t)p->shape.n_act;
+
+    TRY(mlp_init(&p->net, &p->shape, p->shape.n_act));
+    TRY(mlp_rows_init(&p->rows, &p->net, p->n_max, false));
+    TRY(obsnorm_init(&p->norm, p->shape.n_obs));
+    p->raw = mem_alloc(n_max * n_obs, sizeof *p->raw);
+    p->x = mem_alloc(n_max * (size_t)REAL_LD(p->shape.n_obs), sizeof *p->x);
+    p->inv_std = mem_alloc(n_act, sizeof *p->inv_std);
+    p->std = mem_alloc(n_act, sizeof *p->std);
+    return p->raw && p->x && p->inv_std && p->std ? ST_OK : ST_NOMEM;
+}
+
+enum status policy_create(struct policy **out, const struct model_shape *shape, int n_max)
+{
+    struct policy *p;
+    enum status st;
+
+    TRY(model_shape_check(shape));
+    if (n_max < 1)
+        return FAIL(ST_INVAL, "a policy for %d rows, expected at least 1", n_max);
+    p = mem_alloc(1, sizeof *p);
+    if (!p)
+        return ST_NOMEM;
+    p->shape = *shape;
+    p->n_max = n_max;
+    model_table_make(&p->table, shape);
+    st = build(p);
+    if (st != ST_OK) {
+        policy_destroy(p);
+        return st;
+    }
+    *out = p;
+    return ST_OK;
+}
+
+void policy_destroy(struct policy *p)
+{
+    if (!p)
+        return;
+    mlp_fini(&p->net);
+    mlp_rows_fini(&p->rows);
+    obsnorm_fini(&p->norm);
+    weights_drop(p->weights);
+    mem_free(p->raw);
+    mem_free(p->x);
+    mem_free(p->inv_std);
+    mem_free(p->std);
+    mem_free(p);
+}
+
+static enum status use_weights(struct policy *p, const struct weights *w)
+{
+    const float *log_std;
+    int d;
+
+    if (p->weights == w)
+        return ST_OK;
+    if (!model_shape_equal(&w->shape, &p->shape))
+        return FAIL(ST_INVAL,
+                    "weights of a model with %d observations, %d actions, expected %d, %d"
+                    " and the same hidden layers",
+                    w->shape.n_obs, w->shape.n_act, p->shape.n_obs, p->shape.n_act);
+    weights_drop(p->weights);
+    p->weights = weights_hold((struct weights *)w);
+    log_std = w->params + p->table.piece[p->table.i_log_std].offset;
+    mlp_pack(&p->net, w->params);
+    obsnorm_set(&p->norm, w->obs_mean, w->obs_var);
+    p->logp_norm = gaussian_inv_std(log_std, p->shape.n_act, p->inv_std);
+    for (d = 0; d < p->shape.n_act; d++)
+        p->std[d] = exp((double)log_std[d]);
+    return ST_OK;
+}
+
+static enum status take_obs(struct policy *p, const struct policy_row *rows, int n)
+{
+    int i, k, n_obs = p->shape.n_obs;
+    float *raw = p->raw;
+
+    for (i = 0; i < n; i++, raw += n_obs)
+        for (k = 0; k < n_obs; k++) {
+            raw[k] = (float)rows[i].obs[k];
+            if (!isfinite(raw[k]))
+                return FAIL(ST_INVAL, "row %d: observation %d is %g, expected a finite float32", i,
+                            k, rows[i].obs[k]);
+        }
+    obsnorm_rows(&p->norm, p->raw, n, p->x);
+    return ST_OK;
+}
+
+enum status policy_act(struct policy *p, const struct weights *w, const struct policy_row *rows,
+                       int n, bool greedy, float *action, float *logp)
+{
+    const int n_act = p->shape.n_act;
+    const float *mean;
+    int i, d;
+
+    if (n < 0 || n > p->n_max)
+        return FAIL(ST_INVAL, "%d rows for a policy of at most %d", n, p->n_max);
+    TRY(use_weights(p, w));
+    TRY(take_obs(p, rows, n));
+    mean = mlp_forward(&p->net, &p->rows, p->x, n);
+    for (i = 0; i < n; i++) {
+        const struct policy_row *row = &rows[i];
+        const float *m = mean + (size_t)i * REAL_LD(n_act);
+        float *a = action + (size_t)i * n_act;
+        struct rng rng;
+
+        if (greedy) {
+            memcpy(a, m, (size_t)n_act * sizeof *a);
+            continue;
+        }
+        rng = rng_make(row->seed, RNG_ACTION, row->stream, row->episode, row->step);
+        for (d = 0; d < n_act; d++)
+            a[d] = (float)((double)m[d] + p->std[d] * rng_normal(&rng));
+    }
+    if (logp)
+        gaussian_logp(mean, action, n, n_act, p->inv_std, p->logp_norm, logp);
+    return ST_OK;
+}

@@ -1,0 +1,324 @@
+#include "nn/weights.h"
+
+#include "common/base/mem.h"
+#include "nn/h5file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FILE_FORMAT  1
+#define VERSION_HIGH 1000000000000000LL
+#define NUMBER_HIGH  1e300
+
+enum status weights_create(struct weights **out, const struct model_shape *shape)
+{
+    struct model_table table;
+    struct weights *w;
+    size_t n_obs, n_param;
+
+    TRY(model_shape_check(shape));
+    model_table_make(&table, shape);
+    n_obs = (size_t)shape->n_obs;
+    n_param = (size_t)table.n_param;
+    w = mem_alloc(1, sizeof *w);
+    if (!w)
+        return ST_NOMEM;
+    atomic_init(&w->refs, 1);
+    w->shape = *shape;
+    w->n_param = table.n_param;
+    w->ret_std = 1;
+    w->params = mem_alloc(n_param, sizeof *w->params);
+    w->obs_mean = mem_alloc(n_obs, sizeof *w->obs_mean);
+    w->obs_var = mem_alloc(n_obs, sizeof *w->obs_var);
+    if (!w->params || !w->obs_mean || !w->obs_var) {
+        weights_drop(w);
+        return ST_NOMEM;
+    }
+    for (size_t i = 0; i < n_obs; i++)
+        w->obs_var[i] = 1;
+    *out = w;
+    return ST_OK;
+}
+
+enum status weights_copy(struct weights **out, const struct weights *from)
+{
+    size_t n_obs = (size_t)from->shape.n_obs;
+    struct weights *w;
+
+    TRY(weights_create(&w, &from->shape));
+    w->version = from->version;
+    memcpy(w->params, from->params, (size_t)from->n_param * sizeof *w->params);
+    memcpy(w->obs_mean, from->obs_mean, n_obs * sizeof *w->obs_mean);
+    memcpy(w->obs_var, from->obs_var, n_obs * sizeof *w->obs_var);
+    w->obs_count = from->obs_count;
+    w->ret_mean = from->ret_mean;
+    w->ret_std = from->ret_std;
+    memcpy(w->task, from->task, sizeof w->task);
+    memcpy(w->config, from->config, sizeof w->config);
+    *out = w;
+    return ST_OK;
+}
+
+struct weights *weights_hold(struct weights *w)
+{
+    atomic_fetch_add_explicit(&w->refs, 1, memory_order_relaxed);
+    return w;
+}
+
+void weights_drop(struct weights *w)
+{
+    // release: this holder's reads come before; acquire: before the memory is given back
+    if (!w || atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    mem_free(w->params);
+    mem_free(w->obs_mean);
+    mem_free(w->obs_var);
+    mem_free(w);
+}
+
+// The piece of an array that holds a number which is not finite, or a variance below zero; NULL if
+// all is well.
+static const char *find_bad(const struct weights *w, const struct model_table *t)
+{
+    int i;
+    int64_t k, n;
+
+    for (i = 0; i < t->n_piece; i++) {
+        n = (int64_t)t->piece[i].rows * (t->piece[i].cols > 0 ? t->piece[i].cols : 1);
+        for (k = 0; k < n; k++)
+            if (!isfinite(w->params[t->piece[i].offset + k]))
+                return t->piece[i].name;
+    }
+    for (i = 0; i < w->shape.n_obs; i++) {
+        if (!isfinite(w->obs_mean[i]))
+            return "obs_mean";
+        if (!(w->obs_var[i] >= 0 && isfinite(w->obs_var[i])))
+            return "obs_var";
+    }
+    if (!(w->obs_count >= 0 && isfinite(w->obs_count)))
+        return "obs_count";
+    if (!isfinite(w->ret_mean))
+        return "ret_mean";
+    return w->ret_std > 0 && isfinite(w->ret_std) ? NULL : "ret_std";
+}
+
+static enum status check_numbers(const struct weights *w, enum status code, const char *where)
+{
+    struct model_table table;
+    const char *bad;
+
+    model_table_make(&table, &w->shape);
+    bad = find_bad(w, &table);
+    if (bad)
+        return FAIL(code, "%s: %s holds a number that is not finite or out of range", where, bad);
+    return ST_OK;
+}
+
+// --- bytes on the wire ---------------------------------------------------------------------------
+
+// Then: params (n_param) float32, obs_mean, obs_var (n_obs) float64, all little-endian.
+struct blob_head {
+    uint32_t magic, bytes; // bytes of the whole blob
+    uint64_t version;
+    int32_t n_obs, n_act, n_hidden, hidden[MODEL_LAYERS_MAX];
+    uint32_t reserved;
+    double obs_count, ret_mean, ret_std;
+    char task[64];
+    char config[4096];
+};
+
+#define BLOB_MAGIC 0x31575353u // "SSW1"
+
+static size_t blob_bytes(const struct model_shape *shape)
+{
+    struct model_table table;
+
+    model_table_make(&table, shape);
+    return sizeof(struct blob_head) + (size_t)table.n_param * sizeof(float) +
+           2 * (size_t)shape->n_obs * sizeof(double);
+}
+
+size_t weights_blob_bytes(const struct weights *w)
+{
+    return blob_bytes(&w->shape);
+}
+
+void weights_blob_write(const struct weights *w, uint8_t *out)
+{
+    size_t params = (size_t)w->n_param * sizeof *w->params;
+    size_t obs = (size_t)w->shape.n_obs * sizeof(double);
+    struct blob_head head = {
+        .magic = BLOB_MAGIC,
+        .bytes = (uint32_t)weights_blob_bytes(w),
+        .version = w->version,
+        .n_obs = w->shape.n_obs,
+        .n_act = w->shape.n_act,
+        .n_hidden = w->shape.n_hidden,
+        .obs_count = w->obs_count,
+        .ret_mean = w->ret_mean,
+        .ret_std = w->ret_std,
+    };
+
+    for (int i = 0; i < w->shape.n_hidden; i++)
+        head.hidden[i] = w->shape.hidden[i];
+    memcpy(head.task, w->task, sizeof head.task);
+    memcpy(head.config, w->config, sizeof head.config);
+    memcpy(out, &head, sizeof head);
+    memcpy(out + sizeof head, w->params, params);
+    memcpy(out + sizeof head + params, w->obs_mean, obs);
+    memcpy(out + sizeof head + params + obs, w->obs_var, obs);
+}
+
+static enum status blob_shape(const struct blob_head *head, struct model_shape *out)
+{
+    struct model_shape s = {.n_obs = head->n_obs, .n_act = head->n_act, .n_hidden = head->n_hidden};
+
+    for (int i = 0; i < MODEL_LAYERS_MAX && i < head->n_hidden; i++)
+        s.hidden[i] = head->hidden[i];
+    if (model_shape_check(&s) != ST_OK)
+        return FAIL(ST_PROTO, "weights: %s", error_last()->text);
+    *out = s;
+    return ST_OK;
+}
+
+enum status weights_blob_read(struct weights **out, const uint8_t *blob, size_t n)
+{
+    struct blob_head head;
+    struct model_shape shape;
+    struct weights *w;
+    enum status st;
+    size_t params, obs;
+
+    if (n < sizeof head)
+        return FAIL(ST_PROTO, "weights: %zu bytes, expected at least %zu", n, sizeof head);
+    memcpy(&head, blob, sizeof head);
+    if (head.magic != BLOB_MAGIC)
+        return FAIL(ST_PROTO, "weights: format %#x, expected %#x", head.magic, BLOB_MAGIC);
+    TRY(blob_shape(&head, &shape));
+    if (n != blob_bytes(&shape) || head.bytes != n)
+        return FAIL(ST_PROTO, "weights: %zu bytes, expected %zu", n, blob_bytes(&shape));
+    if (!memchr(head.task, 0, sizeof head.task) || !memchr(head.config, 0, sizeof head.config))
+        return FAIL(ST_PROTO, "weights: task or config is not terminated");
+    TRY(weights_create(&w, &shape));
+    params = (size_t)w->n_param * sizeof *w->params;
+    obs = (size_t)shape.n_obs * sizeof(double);
+    w->version = head.version;
+    w->obs_count = head.obs_count;
+    w->ret_mean = head.ret_mean;
+    w->ret_std = head.ret_std;
+    memcpy(w->task, head.task, sizeof w->task);
+    memcpy(w->config, head.config, sizeof w->config);
+    memcpy(w->params, blob + sizeof head, params);
+    memcpy(w->obs_mean, blob + sizeof head + params, obs);
+    memcpy(w->obs_var, blob + sizeof head + params + obs, obs);
+    st = check_numbers(w, ST_PROTO, "weights");
+    if (st != ST_OK) {
+        weights_drop(w);
+        return st;
+    }
+    *out = w;
+    return ST_OK;
+}
+
+// --- files ---------------------------------------------------------------------------------------
+
+enum status weights_put(const struct weights *w, struct h5file *f)
+{
+    struct model_table table;
+    char hidden[64];
+
+    model_table_make(&table, &w->shape);
+    model_shape_print(&w->shape, hidden, sizeof hidden);
+    TRY(h5file_put_int(f, "format", FILE_FORMAT));
+    TRY(h5file_put_int(f, "version", (int64_t)w->version));
+    TRY(h5file_put_int(f, "n_obs", w->shape.n_obs));
+    TRY(h5file_put_int(f, "n_act", w->shape.n_act));
+    TRY(h5file_put_text(f, "hidden", hidden));
+    TRY(h5file_put_text(f, "task", w->task));
+    TRY(h5file_put_real(f, "obs_count", w->obs_count));
+    TRY(h5file_put_real(f, "ret_mean", w->ret_mean));
+    TRY(h5file_put_real(f, "ret_std", w->ret_std));
+    for (int i = 0; i < table.n_piece; i++)
+        TRY(h5file_put(f, table.piece[i].name, H5_F32, table.piece[i].rows, table.piece[i].cols,
+                       w->params + table.piece[i].offset));
+    TRY(h5file_put(f, "obs_mean", H5_F64, w->shape.n_obs, 0, w->obs_mean));
+    TRY(h5file_put(f, "obs_var", H5_F64, w->shape.n_obs, 0, w->obs_var));
+    return h5file_put_text(f, "config", w->config);
+}
+
+static enum status get_shape(struct h5file *f, struct model_shape *out)
+{
+    int64_t format, n_obs, n_act;
+    char hidden[64];
+
+    TRY(h5file_get_int(f, "format", FILE_FORMAT, FILE_FORMAT, &format));
+    TRY(h5file_get_int(f, "n_obs", 1, MODEL_OBS_MAX, &n_obs));
+    TRY(h5file_get_int(f, "n_act", 1, MODEL_ACT_MAX, &n_act));
+    TRY(h5file_get_text(f, "hidden", hidden, sizeof hidden));
+    return model_shape_parse(out, (int)n_obs, (int)n_act, hidden);
+}
+
+static enum status get_fields(struct weights *w, struct h5file *f)
+{
+    struct model_table table;
+    int64_t version;
+
+    model_table_make(&table, &w->shape);
+    TRY(h5file_get_int(f, "version", 0, VERSION_HIGH, &version));
+    w->version = (uint64_t)version;
+    TRY(h5file_get_text(f, "task", w->task, sizeof w->task));
+    TRY(h5file_get_text(f, "config", w->config, sizeof w->config));
+    TRY(h5file_get_real(f, "obs_count", 0, NUMBER_HIGH, &w->obs_count));
+    TRY(h5file_get_real(f, "ret_mean", -NUMBER_HIGH, NUMBER_HIGH, &w->ret_mean));
+    TRY(h5file_get_real(f, "ret_std", 1 / NUMBER_HIGH, NUMBER_HIGH, &w->ret_std));
+    for (int i = 0; i < table.n_piece; i++)
+        TRY(h5file_get(f, table.piece[i].name, H5_F32, table.piece[i].rows, table.piece[i].cols,
+                       w->params + table.piece[i].offset));
+    TRY(h5file_get(f, "obs_mean", H5_F64, w->shape.n_obs, 0, w->obs_mean));
+    TRY(h5file_get(f, "obs_var", H5_F64, w->shape.n_obs, 0, w->obs_var));
+    return ST_OK;
+}
+
+enum status weights_get(struct weights **out, struct h5file *f)
+{
+    struct model_shape shape;
+    struct weights *w;
+    enum status st;
+
+    TRY(get_shape(f, &shape));
+    TRY(weights_create(&w, &shape));
+    st = get_fields(w, f);
+    if (st == ST_OK)
+        st = check_numbers(w, ST_INVAL, "weights");
+    if (st != ST_OK) {
+        weights_drop(w);
+        return st;
+    }
+    *out = w;
+    return ST_OK;
+}
+
+enum status weights_save(const struct weights *w, const char *path)
+{
+    struct h5file *f;
+    enum status st;
+
+    TRY(h5file_create(&f));
+    st = weights_put(w, f);
+    if (st == ST_OK)
+        st = h5file_save(f, path);
+    h5file_close(f);
+    return st;
+}
+
+enum status weights_load(struct weights **out, const char *path)
+{
+    struct h5file *f;
+    enum status st;
+
+    TRY(h5file_open(&f, path));
+    st = weights_get(out, f);
+    h5file_close(f);
+    return st == ST_INVAL && !strstr(error_last()->text, path) ? error_prefix("'%s'", path) : st;
+}

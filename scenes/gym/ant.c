@@ -1,0 +1,171 @@
+// Ant-v5: a four-legged robot walks to the right.
+#include "scenes/gym/gym.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ant {
+    struct scene_common common;
+    double forward_reward_weight, ctrl_cost_weight, contact_cost_weight, healthy_reward;
+    char main_body[OPT_STR_MAX]; // number or name
+    bool terminate_when_unhealthy;
+    double healthy_z_range[2], contact_force_range[2];
+    double reset_noise_scale;
+    bool exclude_current_positions_from_observation, include_cfrc_ext_in_observation;
+    int body; // main_body's id
+};
+
+struct ant_scratch {
+    double xy[2]; // of the main body before the step
+};
+
+static const struct opt kwargs[] = {
+    GYM_COMMON_OPTS(struct ant, "ant.xml", "5", "1000"),
+    GYM_REAL(struct ant, forward_reward_weight, "1", "weight of the forward reward"),
+    GYM_REAL(struct ant, ctrl_cost_weight, "0.5", "weight of the control cost"),
+    GYM_REAL(struct ant, contact_cost_weight, "5e-4", "weight of the contact cost"),
+    GYM_REAL(struct ant, healthy_reward, "1", "reward of a healthy step"),
+    {"main_body", OPT_STR, offsetof(struct ant, main_body), 0, 0, "1",
+     "number or name of the body whose speed is rewarded", NULL},
+    GYM_BOOL(struct ant, terminate_when_unhealthy, "true", "an unhealthy step ends the episode"),
+    GYM_RANGE(struct ant, healthy_z_range, "0.2,1", "healthy heights of the torso"),
+    GYM_RANGE(struct ant, contact_force_range, "-1,1", "contact forces are limited to this"),
+    GYM_NOISE(struct ant, "0.1"),
+    GYM_BOOL(struct ant, exclude_current_positions_from_observation, "true", "leave out x and y"),
+    GYM_BOOL(struct ant, include_cfrc_ext_in_observation, "true", "observe contact forces"),
+    {0},
+};
+
+static enum status find_body(const struct scene *scene, struct ant *p)
+{
+    char *end;
+    long id = strtol(p->main_body, &end, 10);
+
+    if (*end != '\0' || end == p->main_body)
+        return gym_body(scene, p->main_body, &p->body);
+    if (id < 0 || id >= scene->model->nbody)
+        return FAIL(ST_INVAL, "main_body is %ld, the model has bodies 0 to %d", id,
+                    (int)scene->model->nbody - 1);
+    p->body = (int)id;
+    return ST_OK;
+}
+
+static enum status setup(struct scene *scene)
+{
+    struct ant *p = scene->params;
+
+    TRY(gym_check_size(scene, 3, 1));
+    TRY(find_body(scene, p));
+    scene->n_obs = (int)scene->model->nq - 2 * p->exclude_current_positions_from_observation +
+                   (int)scene->model->nv +
+                   p->include_cfrc_ext_in_observation * 6 * ((int)scene->model->nbody - 1);
+    TRY(scene_add_info(scene, "x_position", 1, true));
+    TRY(scene_add_info(scene, "y_position", 1, true));
+    TRY(scene_add_info(scene, "distance_from_origin", 1, true));
+    TRY(scene_add_info(scene, "x_velocity", 1, false));
+    TRY(scene_add_info(scene, "y_velocity", 1, false));
+    TRY(scene_add_info(scene, "reward_forward", 1, false));
+    TRY(scene_add_info(scene, "reward_ctrl", 1, false));
+    TRY(scene_add_info(scene, "reward_contact", 1, false));
+    return scene_add_info(scene, "reward_survive", 1, false);
+}
+
+static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
+{
+    const struct ant *p = scene->params;
+
+    (void)scratch;
+    gym_reset_noise(scene, d, rng, p->reset_noise_scale, true);
+}
+
+static void before(const struct scene *scene, const mjData *d, void *scratch)
+{
+    const struct ant *p = scene->params;
+    struct ant_scratch *s = scratch;
+
+    memcpy(s->xy, d->xpos + 3 * p->body, sizeof s->xy);
+}
+
+static bool healthy(const struct scene *scene, const struct ant *p, const mjData *d)
+{
+    int i;
+
+    for (i = 0; i < scene->model->nq; i++)
+        if (!isfinite(d->qpos[i]))
+            return false;
+    for (i = 0; i < scene->model->nv; i++)
+        if (!isfinite(d->qvel[i]))
+            return false;
+    return p->healthy_z_range[0] <= d->qpos[2] && d->qpos[2] <= p->healthy_z_range[1];
+}
+
+static double contact_cost(const struct scene *scene, const struct ant *p, const mjData *d)
+{
+    double sum = 0, f;
+    int i;
+
+    for (i = 0; i < 6 * scene->model->nbody; i++) {
+        f = gym_clip(d->cfrc_ext[i], p->contact_force_range[0], p->contact_force_range[1]);
+        sum += f * f;
+    }
+    return p->contact_cost_weight * sum;
+}
+
+static void reset_info(const struct scene *scene, const mjData *d, double *info)
+{
+    (void)scene;
+    info[0] = d->qpos[0];
+    info[1] = d->qpos[1];
+    info[2] = hypot(d->qpos[0], d->qpos[1]);
+}
+
+static void after(const struct scene *scene, const mjData *d, const double *action, void *scratch,
+                  double *reward, bool *terminated, bool *success, double *info)
+{
+    const struct ant *p = scene->params;
+    const struct ant_scratch *s = scratch;
+    const double *xy = d->xpos + 3 * p->body;
+    double vx = (xy[0] - s->xy[0]) / scene->dt_s, vy = (xy[1] - s->xy[1]) / scene->dt_s;
+    bool ok = healthy(scene, p, d);
+    double forward = vx * p->forward_reward_weight, survive = ok * p->healthy_reward;
+    double ctrl = p->ctrl_cost_weight * gym_sum_squares(action, scene->n_act);
+    double contact = contact_cost(scene, p, d);
+
+    (void)success;
+    *reward = forward + survive - (ctrl + contact);
+    *terminated = !ok && p->terminate_when_unhealthy;
+    reset_info(scene, d, info);
+    info[3] = vx;
+    info[4] = vy;
+    info[5] = forward;
+    info[6] = -ctrl;
+    info[7] = -contact;
+    info[8] = survive;
+}
+
+static void observe(const struct scene *scene, const mjData *d, double *obs)
+{
+    const struct ant *p = scene->params;
+    int i;
+
+    obs = gym_put_state(obs, scene, d, p->exclude_current_positions_from_observation ? 2 : 0);
+    if (!p->include_cfrc_ext_in_observation)
+        return;
+    for (i = 6; i < 6 * scene->model->nbody; i++)
+        *obs++ = gym_clip(d->cfrc_ext[i], p->contact_force_range[0], p->contact_force_range[1]);
+}
+
+extern const struct scene_task task_ant;
+const struct scene_task task_ant = {
+    .name = "Ant-v5",
+    .instruction = "walk to the right",
+    .params_bytes = sizeof(struct ant),
+    .scratch_bytes = sizeof(struct ant_scratch),
+    .kwargs = kwargs,
+    .setup = setup,
+    .reset = reset,
+    .before = before,
+    .after = after,
+    .reset_info = reset_info,
+    .observe = observe,
+};

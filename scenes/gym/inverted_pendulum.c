@@ -1,0 +1,59 @@
+// InvertedPendulum-v5: balance a pole on a cart.
+#include "scenes/gym/gym.h"
+
+struct pendulum {
+    struct scene_common common;
+    double reset_noise_scale;
+};
+
+static const struct opt kwargs[] = {
+    GYM_COMMON_OPTS(struct pendulum, "inverted_pendulum.xml", "2", "1000"),
+    GYM_NOISE(struct pendulum, "0.01"),
+    {0},
+};
+
+static enum status setup(struct scene *scene)
+{
+    TRY(gym_check_size(scene, 2, 2));
+    scene->n_obs = (int)scene->model->nq + (int)scene->model->nv;
+    return scene_add_info(scene, "reward_survive", 1, false);
+}
+
+static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
+{
+    const struct pendulum *p = scene->params;
+
+    (void)scratch;
+    gym_reset_noise(scene, d, rng, p->reset_noise_scale, false);
+}
+
+static void after(const struct scene *scene, const mjData *d, const double *action, void *scratch,
+                  double *reward, bool *terminated, bool *success, double *info)
+{
+    (void)scene;
+    (void)action;
+    (void)scratch;
+    (void)success;
+    // a state that is not finite never gets here: the episode ended by an error
+    *terminated = fabs(d->qpos[1]) > 0.2;
+    *reward = *terminated ? 0 : 1;
+    info[0] = *reward;
+}
+
+static void observe(const struct scene *scene, const mjData *d, double *obs)
+{
+    (void)gym_put_state(obs, scene, d, 0);
+}
+
+extern const struct scene_task task_inverted_pendulum;
+const struct scene_task task_inverted_pendulum = {
+    .name = "InvertedPendulum-v5",
+    .instruction = "balance the pole",
+    .params_bytes = sizeof(struct pendulum),
+    .kwargs = kwargs,
+    .setup = setup,
+    .reset = reset,
+    .before = gym_before_none,
+    .after = after,
+    .observe = observe,
+};
