@@ -94,7 +94,7 @@ static enum status run(const struct async_options *o, const struct row *row, dou
     if (st == ST_OK)
         st = embedded_serve(&e, &pool, 8, NS_PER_MS, e.rollout.env, sizeof e.rollout.env);
     if (st == ST_OK) {
-        snprintf(cfg.listen, sizeof cfg.listen, "inproc://learner%s",
+        snprintf(cfg.listen, sizeof cfg.listen, "inproc://learner%.100s",
                  e.rollout.env + strlen("inproc://envs"));
         memcpy(e.rollout.learner, cfg.listen, sizeof e.rollout.learner);
         e.rollout.horizon = o->horizon;

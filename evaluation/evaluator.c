@@ -164,14 +164,21 @@ static enum status check_policy(const struct run *run)
 
 static enum status check_servers(const struct run *run)
 {
+    const struct lane *first = run->servers[0].lane;
+    const char *task = run->cfg->task;
     int i;
 
+    if (task && task[0] && strcmp(task, lane_spec(first)->task) != 0)
+        return FAIL(ST_INVAL, "task %s is wanted, env server %s has %s", task, lane_url(first),
+                    lane_spec(first)->task);
+
     for (i = 1; i < run->n_server; i++)
-        TRY(check_same(run->servers[0].lane, run->servers[i].lane));
-    if (lane_spec(run->servers[0].lane)->max_episode_steps == 0)
+        TRY(check_same(first, run->servers[i].lane));
+    TRY(check_policy(run));
+    if (lane_spec(first)->max_episode_steps == 0)
         log_warn("eval", "%s has no time limit here: an episode lasts until the task ends it",
-                 lane_spec(run->servers[0].lane)->task);
-    return check_policy(run);
+                 lane_spec(first)->task);
+    return ST_OK;
 }
 
 // --- the run
@@ -222,15 +229,16 @@ static void *server_thread(void *arg)
     struct run *run = s->run;
     enum status st = lane_run(s->lane);
     struct error err = *error_last();
+    bool others;
 
     pthread_mutex_lock(&run->shared.mtx);
     run->n_alive--;
     if (st != ST_OK)
         run->lost = err;
-    st = run->shared.fatal.code == ST_OK ? st : ST_OK;
+    others = run->n_alive > 0 && run->shared.fatal.code == ST_OK;
     pthread_cond_broadcast(&run->shared.changed);
     pthread_mutex_unlock(&run->shared.mtx);
-    if (st != ST_OK)
+    if (st != ST_OK && others)
         log_warn("eval", "%s; its episodes go to other servers", err.text);
     return NULL;
 }

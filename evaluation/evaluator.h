@@ -24,6 +24,7 @@ struct evaluator_config {
     bool greedy; // mean action; else sampled
     int64_t connect_wait_ns;
     int64_t answer_wait_ns; // a server that is silent for longer is given up
+    const char *task;       // that the servers must have; NULL or "" = any
     const char *kwargs;     // the task's keyword arguments for the report; NULL = not known
     const char *options;    // resolved options for the report, JSON; NULL = none
 };

@@ -20,7 +20,7 @@
 struct report {
     struct report_about about;
     int fd; // results.jsonl
-    char lines_path[PATH_MAX], summary_path[PATH_MAX];
+    char dir[PATH_MAX], lines_path[PATH_MAX], summary_path[PATH_MAX];
     double *returns; // (wanted) of the episodes that did not end by an error
     double lengths;  // sum over the same
     int n_done, n_error, n_success;
@@ -31,6 +31,7 @@ static enum status open_lines(struct report *r, const char *dir)
     if ((size_t)snprintf(r->lines_path, PATH_MAX, "%s/results.jsonl", dir) >= PATH_MAX ||
         (size_t)snprintf(r->summary_path, PATH_MAX, "%s/summary.json", dir) >= PATH_MAX)
         return FAIL(ST_INVAL, "folder name '%.60s...' is too long", dir);
+    snprintf(r->dir, sizeof r->dir, "%s", dir);
     TRY(file_make_dir(dir));
     // a summary of other results must not stand beside the new ones
     if (unlink(r->summary_path) != 0 && errno != ENOENT)
@@ -201,6 +202,7 @@ enum status report_finish(struct report *r, const struct evaluator_summary *summ
     json_close(&j, '}');
     put_results(&j, summary);
     json_real(&j, "wall_s", round(wall_s * 1e3) / 1e3);
+    json_str(&j, "out", r->dir);
     put_provenance(&j, &r->about);
     json_close(&j, '}');
     if (json_text(&j)) {

@@ -17,9 +17,12 @@ struct train_progress {
     uint64_t dropped;   // chunks dropped as too stale
 };
 
-NODISCARD enum status checkpoint_save(const char *path, const struct updater *u,
+// As of the last closed window; samples of an open one are not part of it.
+NODISCARD enum status checkpoint_save(const char *path, struct updater *u,
                                       const struct train_progress *progress);
-// Restores parameters, optimizer moments, normalisers, advantage scale and version into `u`.
+// Restores parameters, optimizer moments, normalisers, advantage scale and version into `u`, which
+// is of the same model. What follows is the same to the bit as without the break. After a failure
+// the updater can only be destroyed.
 NODISCARD enum status checkpoint_load(const char *path, struct updater *u,
                                       struct train_progress *progress);
 

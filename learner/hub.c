@@ -377,7 +377,8 @@ void hub_send(struct hub *hub, int worker, struct msg *m)
         msg_free(m);
 }
 
-// Let the senders finish what is in the outboxes: a worker that has read its BYE goes away by itself.
+// Let the senders finish what is in the outboxes: a worker that has read its BYE goes away by
+// itself.
 static void farewell(struct hub *hub)
 {
     int64_t until = deadline_after(FAREWELL_NS);

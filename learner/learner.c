@@ -41,7 +41,7 @@ struct learner {
     struct hub_item **held;    // chunks of the present window that are not accumulated yet
     const struct chunk **list; // (held_cap) scratch
     size_t n_held, held_cap;
-    int64_t steps;         // env steps of the present window
+    int64_t steps; // env steps of the present window
     double recent[RECENT], lengths[RECENT];
     int64_t n_recent;
     int64_t start_ns, waited_ns, window_ns;

@@ -1,0 +1,195 @@
+#include "cli/cmd.h"
+
+#include "common/base/json.h"
+#include "scenes/scene.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+struct tasks_options {
+    bool json;
+};
+
+static const struct opt table[] = {
+    {"json", OPT_BOOL, offsetof(struct tasks_options, json), 0, 1, "false", "print JSON", NULL},
+    {0},
+};
+
+static int64_t time_limit(const struct scene *s)
+{
+    return ((const struct scene_common *)s->params)->max_episode_steps;
+}
+
+static void put_bounds(struct json *j, const char *key, const float *bound, int n)
+{
+    int k;
+
+    json_open(j, key, '[');
+    for (k = 0; k < n; k++)
+        json_real(j, NULL, (double)bound[k]);
+    json_close(j, ']');
+}
+
+static void put_scene(struct json *j, const struct scene *s)
+{
+    json_str(j, "name", s->task->name);
+    json_int(j, "observations", s->n_obs);
+    json_int(j, "actions", s->n_act);
+    json_int(j, "max_episode_steps", time_limit(s));
+    json_bool(j, "success", s->task->has_success);
+    json_str(j, "instruction", s->task->instruction);
+}
+
+static void put_kwargs(struct json *j, const struct opt *table_of_task)
+{
+    static const char *const types[] = {"int", "real", "bool", "text", "time", "range", "enum"};
+    const struct opt *o;
+
+    json_open(j, "kwargs", '[');
+    for (o = table_of_task; o->name; o++) {
+        json_open(j, NULL, '{');
+        json_str(j, "name", o->name);
+        json_str(j, "type", types[o->type]);
+        json_str(j, "default", o->def);
+        if (o->type != OPT_BOOL && o->type != OPT_STR && o->type != OPT_ENUM) {
+            json_real(j, "low", fabs(o->low) < 1e300 ? o->low : NAN); // null: no bound
+            json_real(j, "high", fabs(o->high) < 1e300 ? o->high : NAN);
+        }
+        if (o->choices)
+            json_str(j, "choices", o->choices);
+        json_str(j, "help", o->help);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static void put_details(struct json *j, const struct scene *s)
+{
+    int i;
+
+    json_real(j, "seconds_per_step", s->dt_s);
+    put_bounds(j, "action_low", s->act_low, s->n_act);
+    put_bounds(j, "action_high", s->act_high, s->n_act);
+    json_open(j, "info", '[');
+    for (i = 0; i < s->n_info_key; i++) {
+        json_open(j, NULL, '{');
+        json_str(j, "name", s->info[i].name);
+        json_int(j, "numbers", s->info[i].n);
+        json_bool(j, "on_reset", s->info[i].on_reset);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    put_kwargs(j, s->task->kwargs);
+}
+
+static enum status print_text(struct json *j)
+{
+    const char *text = json_text(j);
+
+    if (!text)
+        return ST_NOMEM;
+    puts(text);
+    return ST_OK;
+}
+
+static void limit_text(const struct scene *s, char *buf, size_t size)
+{
+    if (time_limit(s) > 0)
+        snprintf(buf, size, "%lld", (long long)time_limit(s));
+    else
+        snprintf(buf, size, "none");
+}
+
+static enum status list(struct json *j, bool json)
+{
+    const struct scene_task *task;
+    char limit[24];
+    int i;
+
+    if (!json)
+        printf("%-28s %5s %5s %6s  %s\n", "task", "obs", "act", "limit", "what it asks for");
+    for (i = 0; (task = scene_task_at(i)); i++) {
+        struct scene *s;
+
+        TRY(scene_create(&s, task->name, ""));
+        limit_text(s, limit, sizeof limit);
+        if (json) {
+            json_open(j, NULL, '{');
+            put_scene(j, s);
+            json_close(j, '}');
+        } else {
+            printf("%-28s %5d %5d %6s  %s\n", task->name, s->n_obs, s->n_act, limit,
+                   task->instruction);
+        }
+        scene_destroy(s);
+    }
+    if (!json)
+        printf("\n'simstream tasks NAME' explains a task's keyword arguments.\n");
+    return ST_OK;
+}
+
+static void describe(const struct scene *s)
+{
+    const struct opt *o;
+    char limit[24];
+    int i, width = 0;
+
+    limit_text(s, limit, sizeof limit);
+    printf("%s: %s\n\n", s->task->name, s->task->instruction);
+    printf("observations  %d float64\n", s->n_obs);
+    printf("actions       %d float32 in", s->n_act);
+    for (i = 0; i < s->n_act; i++)
+        printf(" [%g, %g]", (double)s->act_low[i], (double)s->act_high[i]);
+    printf("\nstep          %g s\ntime limit    %s steps\ninfo         ", s->dt_s, limit);
+    for (i = 0; i < s->n_info_key; i++)
+        printf(" %s(%d)", s->info[i].name, s->info[i].n);
+    printf("\n\nkeyword arguments, as in --kwargs='{\"%s\": %s}':\n", s->task->kwargs[1].name,
+           s->task->kwargs[1].def);
+    for (o = s->task->kwargs; o->name; o++)
+        width = (int)strlen(o->name) > width ? (int)strlen(o->name) : width;
+    for (o = s->task->kwargs; o->name; o++)
+        printf("  %-*s  %s [%s]\n", width, o->name, o->help, o->def);
+}
+
+static enum status one(struct json *j, const char *name, bool json)
+{
+    struct scene *s;
+
+    TRY(scene_create(&s, name, ""));
+    if (json) {
+        json_open(j, NULL, '{');
+        put_scene(j, s);
+        put_details(j, s);
+        json_close(j, '}');
+    } else {
+        describe(s);
+    }
+    scene_destroy(s);
+    return ST_OK;
+}
+
+int cmd_tasks(int argc, char **argv)
+{
+    struct tasks_options o;
+    struct json j;
+    enum status st;
+    int n_word, code = cmd_begin(table, &o, "tasks [NAME] [--json]", argc, argv, 1, &n_word);
+
+    if (code >= 0)
+        return code;
+    json_init(&j);
+    if (n_word == 1) {
+        st = one(&j, argv[0], o.json);
+    } else {
+        if (o.json)
+            json_open(&j, NULL, '[');
+        st = list(&j, o.json);
+        if (o.json)
+            json_close(&j, ']');
+    }
+    if (st == ST_OK && o.json)
+        st = print_text(&j);
+    json_fini(&j);
+    return st == ST_OK ? EXIT_DONE : cmd_fail(st);
+}
