@@ -22,5 +22,6 @@ const atomic_bool *signals_install(void)
     sigaction(SIGTERM, &action, NULL);
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL); // a file limit is then an error of the write
     return &stop;
 }

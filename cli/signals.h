@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-// Install the handlers (and ignore SIGPIPE); the flag is true after the first signal.
+// Install the handlers (and ignore SIGPIPE and SIGXFSZ); the flag is true after the first signal.
 const atomic_bool *signals_install(void);
 
 #endif

@@ -336,7 +336,7 @@ enum status port_recv(struct port *port, struct msg **batch, int64_t wait_ns)
         if (st != ST_OK)
             break;
         if (port->first && port->first->why == BATCHER_WAIT)
-            until = sooner(until, now + batcher_due_ns(&port->first->batcher, now));
+            until = sooner(until, deadline_after(batcher_due_ns(&port->first->batcher, now)));
         (void)cond_wait_until(&port->cond, &port->mtx, until);
     }
     pthread_mutex_unlock(&port->mtx);

@@ -40,10 +40,11 @@ static enum status put_options(struct h5file *f, const struct update_config *cfg
 static enum status check_options(struct h5file *f, const struct update_config *cfg)
 {
     for (const struct opt *o = options; o->name; o++) {
-        double stored, now = option_value(o, cfg);
+        double stored, now;
 
         if (!changes_result(o))
             continue;
+        now = option_value(o, cfg);
         TRY(h5file_get_real(f, o->name, o->low, o->high, &stored));
         if (stored != now)
             return FAIL(ST_INVAL, "option '%s' was %.10g in the checkpoint and is %.10g now",

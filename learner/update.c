@@ -83,7 +83,6 @@ static void slot_clear(struct slot *s, int64_t n_param, int n_obs)
     memset(s->obs.square, 0, (size_t)n_obs * sizeof s->obs.square[0]);
     memset(&s->advantage, 0, sizeof s->advantage);
     memset(&s->ret, 0, sizeof s->ret);
-    memset(&s->error, 0, sizeof s->error);
     s->lag = s->lag_max = 0;
 }
 
@@ -133,10 +132,12 @@ enum status updater_create(struct updater **out, const struct update_config *cfg
     struct updater *u;
     enum status st;
 
-    if (cfg->threads < 1 || cfg->threads > UPDATE_THREADS_MAX || cfg->epochs < 1 ||
-        (cfg->epochs > 1 && cfg->minibatches < 1))
-        return FAIL(ST_INVAL, "%lld update threads, %lld epochs of %lld minibatches",
-                    (long long)cfg->threads, (long long)cfg->epochs, (long long)cfg->minibatches);
+    if (cfg->threads < 1 || cfg->threads > UPDATE_THREADS_MAX)
+        return FAIL(ST_INVAL, "%lld learner threads, expected 1 to %d", (long long)cfg->threads,
+                    UPDATE_THREADS_MAX);
+    if (cfg->epochs < 1 || cfg->minibatches < 1)
+        return FAIL(ST_INVAL, "%lld epochs of %lld minibatches, expected at least 1 of each",
+                    (long long)cfg->epochs, (long long)cfg->minibatches);
     u = mem_alloc(1, sizeof *u);
     if (!u)
         return ST_NOMEM;
@@ -180,7 +181,7 @@ void updater_destroy(struct updater *u)
     mem_free(u);
 }
 
-// ------------------------------------------------------------------ chunks
+// --- chunks --------------------------------------------------------------------------------------
 
 // Values, on the scale of returns, of all observations of the chunk in w->x: its steps, the one
 // after, the final ones.
@@ -232,7 +233,6 @@ static int chunk_samples(struct updater *u, struct worker *w, struct slot *slot,
         to->logp_behaviour[row] = c->logp[t];
         tally_add(&slot->advantage, (double)w->advantage[t]);
         tally_add(&slot->ret, (double)w->ret[t]);
-        tally_add(&slot->error, (double)w->ret[t] - (double)w->value[t]);
         obs_sums_add(&slot->obs, c->obs + t * h->n_obs, u->weights->obs_mean, (int)h->n_obs);
         slot->lag += lag;
         slot->lag_max = lag > slot->lag_max ? lag : slot->lag_max;
@@ -343,8 +343,12 @@ enum status updater_accumulate_many(struct updater *u, const struct chunk *const
     TRY(reserve(u, c, n, &total));
     u->chunks = c;
     u->n_chunks = n;
-    team_run(u->team, run_chunks, u);
-    accel_accumulate(&u->cfg.accel, (int)total);
+    if (n == 1)
+        run_chunks(u, 0, 1); // not worth waking anybody
+    else
+        team_run(u->team, run_chunks, u);
+    if (!u->deferred)
+        accel_accumulate(&u->cfg.accel, (int)total);
     u->n_chunk += n;
     u->n_sample += total;
     if (window_kept(u))
@@ -367,7 +371,7 @@ const struct weights *updater_weights(const struct updater *u)
     return u->weights;
 }
 
-// ------------------------------------------------------------------ rows of the window
+// --- rows of the window --------------------------------------------------------------------------
 
 static void gather(struct updater *u, struct worker *w, int64_t first, int n)
 {
@@ -404,10 +408,14 @@ static void run_rows(void *arg, int i_thread, int n_thread)
 
 void updater_run_rows(struct updater *u)
 {
-    team_run(u->team, run_rows, u);
+    if (u->n_order <= PASS_ROWS)
+        run_rows(u, 0, 1);
+    else
+        team_run(u->team, run_rows, u);
+    accel_accumulate(&u->cfg.accel, (int)u->n_order);
 }
 
-// ------------------------------------------------------------------ checkpoints
+// --- checkpoints ---------------------------------------------------------------------------------
 
 void updater_get(struct updater *u, struct updater_state *out)
 {
@@ -428,8 +436,8 @@ enum status updater_restore(struct updater *u, const struct weights *w,
 {
     struct weights *copy;
 
-    if (memcmp(&w->shape, &u->weights->shape, sizeof w->shape) != 0)
-        return FAIL(ST_INVAL, "the checkpoint's model has other sizes than this one");
+    if (!model_shape_equal(&w->shape, &u->weights->shape))
+        return FAIL(ST_INVAL, "weights of a model with other sizes than the updater's");
     TRY(weights_copy(&copy, w));
     weights_drop(u->weights);
     u->weights = copy;

@@ -8,259 +8,281 @@
 #include <math.h>
 #include <string.h>
 
-#define KEEP       0.9 // memory of the moving averages, per window
-#define STD_FLOOR  1e-4
-#define LOG_2_PI_E 2.8378770664093453
+// How much of the averages stays when a window is added.
+#define ADV_KEEP 0.8
+#define RET_KEEP 0.9
 
-// u->grad = sum over the slots, in their order; the losses likewise.
+#define LOG_SQRT_2_PI_E 1.4189385332046727
+
+struct totals {
+    struct tally advantage, ret;
+    double lag, lag_max;
+};
+
+// --- one optimizer step --------------------------------------------------------------------------
+
+// The slots' sums into u->grad and *loss, in the order of the slots; then the slots are empty.
 static void reduce(struct updater *u, struct loss_sums *loss)
 {
-    int64_t n = u->weights->n_param, k;
-    int i;
+    const size_t n = (size_t)u->weights->n_param;
 
-    memset(u->grad, 0, (size_t)n * sizeof u->grad[0]);
+    memset(u->grad, 0, n * sizeof *u->grad);
     memset(loss, 0, sizeof *loss);
-    for (i = 0; i < SLOTS; i++) {
+    for (int i = 0; i < SLOTS; i++) {
         struct slot *s = &u->slot[i];
 
         loss_sums_add(loss, &s->loss);
         memset(&s->loss, 0, sizeof s->loss);
         if (!s->used)
             continue;
-        for (k = 0; k < n; k++)
+        for (size_t k = 0; k < n; k++)
             u->grad[k] += s->grad[k];
-        memset(s->grad, 0, (size_t)n * sizeof s->grad[0]);
+        memset(s->grad, 0, n * sizeof *s->grad);
         s->used = false;
     }
 }
 
-// Divide, clip and step the parameters first..last of one network; the gradient's norm.
-static double step_network(struct updater *u, double lr, int64_t first, int64_t last, double n)
+static double learning_rate(const struct updater *u)
 {
-    const struct update_config *c = &u->cfg;
-    struct adamw a = {.lr = lr,
-                      .beta1 = c->beta1,
-                      .beta2 = c->beta2,
-                      .eps = c->adam_eps,
-                      .weight_decay = c->weight_decay};
-    double square = 0, norm, scale = 1 / n;
-    int64_t k;
+    double part = (double)u->weights->version / (double)u->total_windows;
 
-    for (k = first; k < last; k++)
-        square += (double)u->grad[k] * (double)u->grad[k];
-    norm = sqrt(square) / n;
-    if (c->max_grad_norm > 0 && norm > c->max_grad_norm)
-        scale *= c->max_grad_norm / norm;
-    adamw_step(&a, u->n_step, u->grad + first, scale, last - first, u->params + first, u->m + first,
-               u->v + first);
-    return norm;
+    return u->cfg.lr + (u->cfg.lr_final - u->cfg.lr) * (part < 1 ? part : 1);
 }
 
-static void limit_log_std(struct updater *u)
+static double norm_of(const float *g, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)g[i] * (double)g[i];
+    return sqrt(sum);
+}
+
+// AdamW on parameters first..end-1 with the summed gradient times `scale`.
+static void step_range(struct updater *u, int64_t first, int64_t end, double scale, double decay)
+{
+    const struct adamw a = {
+        .lr = learning_rate(u),
+        .beta1 = u->cfg.beta1,
+        .beta2 = u->cfg.beta2,
+        .eps = u->cfg.adam_eps,
+        .weight_decay = decay,
+    };
+
+    adamw_step(&a, u->n_step, u->grad + first, scale, end - first, u->params + first, u->m + first,
+               u->v + first);
+}
+
+// Divide the summed gradient by the true number of samples, clip each network's and step.
+static enum status optimizer_step(struct updater *u, int64_t n_sample, struct update_stats *stats)
 {
     const struct model_table *t = &u->nets.table;
-    float *log_std = u->params + t->piece[t->i_log_std].offset;
-    int i;
+    const int64_t bound[3] = {0, t->n_policy, t->n_param};
+    const int64_t log_std = t->piece[t->i_log_std].offset;
+    double scale[2], norm[2];
 
-    for (i = 0; i < t->piece[t->i_log_std].rows; i++) {
-        if (log_std[i] < (float)UPDATE_LOG_STD_MIN)
-            log_std[i] = (float)UPDATE_LOG_STD_MIN;
-        if (log_std[i] > (float)UPDATE_LOG_STD_MAX)
-            log_std[i] = (float)UPDATE_LOG_STD_MAX;
+    for (int i = 0; i < 2; i++) {
+        scale[i] = 1 / (double)n_sample;
+        norm[i] = norm_of(u->grad + bound[i], bound[i + 1] - bound[i]) * scale[i];
+        if (!isfinite(norm[i]))
+            return FAIL(ST_INVAL,
+                        "the gradient of the %s is not finite at version %llu; a lower learning "
+                        "rate or smaller rewards may help",
+                        i == 0 ? "policy" : "value network",
+                        (unsigned long long)u->weights->version);
+        if (u->cfg.max_grad_norm > 0 && norm[i] > u->cfg.max_grad_norm)
+            scale[i] *= u->cfg.max_grad_norm / norm[i];
     }
-}
-
-// One optimizer step from what the slots hold.
-static enum status optimize(struct updater *u, double lr, struct update_stats *stats,
-                            struct loss_sums *loss)
-{
-    double norm;
-
-    reduce(u, loss);
-    if (loss->samples == 0)
-        return ST_OK;
     u->n_step++;
-    norm = step_network(u, lr, 0, u->nets.table.n_policy, (double)loss->samples);
-    norm = hypot(norm, step_network(u, lr, u->nets.table.n_policy, u->weights->n_param,
-                                    (double)loss->samples));
-    if (!isfinite(norm))
-        return FAIL(ST_INVAL, "the gradient of update %llu is not finite",
-                    (unsigned long long)u->weights->version);
-    limit_log_std(u);
-    accel_step(&u->cfg.accel);
+    step_range(u, 0, log_std, scale[0], u->cfg.weight_decay);
+    step_range(u, log_std, t->n_policy, scale[0], 0); // decay would pull the deviation to 1
+    step_range(u, t->n_policy, t->n_param, scale[1], u->cfg.weight_decay);
+    for (int64_t i = log_std; i < t->n_policy; i++)
+        u->params[i] =
+            fminf(fmaxf(u->params[i], (float)UPDATE_LOG_STD_MIN), (float)UPDATE_LOG_STD_MAX);
+    stats->grad_norm += hypot(norm[0], norm[1]);
     stats->steps++;
-    stats->grad_norm += norm;
-    updater_pack(u);
+    accel_step(&u->cfg.accel);
     return ST_OK;
 }
 
-// ------------------------------------------------------------------ replay
+// --- scales --------------------------------------------------------------------------------------
 
-static enum status shuffle(struct updater *u, int64_t epoch)
+// Merge the slots' statistics; those of the observations gather in the first slot.
+static void collect_totals(struct updater *u, struct totals *t)
 {
-    struct rng rng = rng_make(u->weights->version, RNG_SHUFFLE, (uint64_t)epoch, 0, 0);
-    int64_t i, k;
+    memset(t, 0, sizeof *t);
+    for (int i = 0; i < SLOTS; i++) {
+        const struct slot *s = &u->slot[i];
+
+        tally_merge(&t->advantage, &s->advantage);
+        tally_merge(&t->ret, &s->ret);
+        t->lag += s->lag;
+        t->lag_max = s->lag_max > t->lag_max ? s->lag_max : t->lag_max;
+        if (i > 0)
+            obs_sums_merge(&u->slot[0].obs, &s->obs, u->weights->shape.n_obs);
+    }
+}
+
+// The averages move on with the window. What is still to be done with this window - its deferred
+// first pass, its replay - uses its own advantages' scale and the new scale of returns, for which
+// the value network keeps its predictions.
+static void move_averages(struct updater *u, const struct totals *t)
+{
+    struct scales *s = &u->scales, old = u->scales;
+    struct average window = {0};
+
+    if (u->cfg.normalize_advantage) {
+        average_add(&u->adv_average, ADV_KEEP, tally_mean(&t->advantage),
+                    t->advantage.square / t->advantage.n);
+        average_add(&window, 0, tally_mean(&t->advantage), t->advantage.square / t->advantage.n);
+        average_read(&window, &s->adv_mean, &s->adv_std);
+    }
+    if (u->cfg.normalize_returns) {
+        average_add(&u->ret_average, RET_KEEP, tally_mean(&t->ret), t->ret.square / t->ret.n);
+        average_read(&u->ret_average, &s->ret_mean, &s->ret_std);
+        scale_preserve(&u->nets.table, u->params, old.ret_mean, old.ret_std, s->ret_mean,
+                       s->ret_std);
+    }
+}
+
+// --- replay --------------------------------------------------------------------------------------
+
+// The window's rows in an order that depends on version and pass only (Fisher and Yates).
+static void shuffle(struct updater *u, int64_t pass)
+{
+    struct rng rng = rng_make(u->weights->version, RNG_SHUFFLE, (uint64_t)pass, 0, 0);
+    uint32_t *order = u->shuffled;
+
+    for (int64_t i = 0; i < u->window.n; i++) {
+        uint32_t k = rng_below(&rng, (uint32_t)i + 1);
+
+        order[i] = order[k];
+        order[k] = (uint32_t)i;
+    }
+}
+
+static enum status replay_pass(struct updater *u, int64_t pass, struct update_stats *stats,
+                               bool *stop)
+{
+    const int64_t n = u->window.n;
+    const int64_t parts = u->cfg.minibatches < n ? u->cfg.minibatches : n;
+    struct loss_sums all = {0}, loss;
+
+    shuffle(u, pass);
+    for (int64_t i = 0; i < parts; i++) {
+        int64_t first = n * i / parts;
+
+        u->order = u->shuffled + first;
+        u->n_order = n * (i + 1) / parts - first;
+        updater_pack(u);
+        updater_run_rows(u);
+        reduce(u, &loss);
+        loss_sums_add(&all, &loss);
+        *stop = u->cfg.target_kl > 0 && loss.kl > u->cfg.target_kl * (double)loss.samples;
+        if (*stop)
+            break;
+        TRY(optimizer_step(u, loss.samples, stats));
+    }
+    stats->approx_kl = all.kl / (double)all.samples;
+    stats->clip_fraction = all.clipped / (double)all.samples;
+    return ST_OK;
+}
+
+static enum status replay(struct updater *u, struct update_stats *stats)
+{
+    bool stop = false;
 
     if (u->window.n > u->shuffled_max) {
-        uint32_t *p = mem_resize(u->shuffled, (size_t)u->window.n, sizeof p[0]);
+        uint32_t *p = mem_resize(u->shuffled, (size_t)u->window.n_max, sizeof *p);
 
         if (!p)
             return ST_NOMEM;
         u->shuffled = p;
-        u->shuffled_max = u->window.n;
+        u->shuffled_max = u->window.n_max;
     }
-    for (i = 0; i < u->window.n; i++) { // inside-out Fisher-Yates
-        k = rng_below(&rng, (uint32_t)i + 1);
-        u->shuffled[i] = u->shuffled[k];
-        u->shuffled[k] = (uint32_t)i;
-    }
+    for (int64_t pass = 1; pass < u->cfg.epochs && !stop; pass++)
+        TRY(replay_pass(u, pass, stats, &stop));
     return ST_OK;
 }
 
-static enum status replay(struct updater *u, double lr, struct update_stats *stats)
-{
-    int64_t epoch, b, n = u->window.n;
+// --- closing a window ----------------------------------------------------------------------------
 
-    for (epoch = 1; epoch < u->cfg.epochs; epoch++) {
-        struct loss_sums all = {0};
-
-        TRY(shuffle(u, epoch));
-        for (b = 0; b < u->cfg.minibatches; b++) {
-            int64_t first = n * b / u->cfg.minibatches;
-            struct loss_sums loss;
-
-            u->order = u->shuffled + first;
-            u->n_order = n * (b + 1) / u->cfg.minibatches - first;
-            updater_run_rows(u);
-            TRY(optimize(u, lr, stats, &loss));
-            loss_sums_add(&all, &loss);
-        }
-        stats->approx_kl = all.kl / (double)all.samples;
-        stats->clip_fraction = all.clipped / (double)all.samples;
-        if (u->cfg.target_kl > 0 && stats->approx_kl > u->cfg.target_kl)
-            break;
-    }
-    return ST_OK;
-}
-
-// ------------------------------------------------------------------ scales
-
-struct window_sums {
-    struct tally advantage, ret;
-    double lag, lag_max;
-};
-
-// Merge the slots' statistics; those of the observations gather in the first slot.
-static void gather_sums(struct updater *u, struct window_sums *s)
-{
-    int i;
-
-    memset(s, 0, sizeof *s);
-    for (i = 0; i < SLOTS; i++) {
-        tally_merge(&s->advantage, &u->slot[i].advantage);
-        tally_merge(&s->ret, &u->slot[i].ret);
-        tally_merge(&s->error, &u->slot[i].error);
-        s->lag += u->slot[i].lag;
-        s->lag_max = fmax(s->lag_max, u->slot[i].lag_max);
-        if (i > 0)
-            obs_sums_merge(&u->slot[0].obs, &u->slot[i].obs, u->weights->shape.n_obs);
-    }
-}
-
-static void own_scale(struct updater *u, const struct window_sums *s)
-{
-    if (!u->cfg.normalize_advantage)
-        return;
-    u->scales.adv_mean = tally_mean(&s->advantage);
-    u->scales.adv_std = fmax(sqrt(tally_var(&s->advantage)), STD_FLOOR);
-}
-
-static void add_average(struct average *a, const struct tally *t)
-{
-    average_add(a, KEEP, tally_mean(t), t->square / t->n);
-}
-
-static void move_scales(struct updater *u, const struct window_sums *s)
-{
-    struct weights *w = u->weights;
-    double mean = w->ret_mean, std = w->ret_std;
-    double *shift;
-
-    add_average(&u->adv_average, &s->advantage);
-    if (u->cfg.normalize_returns) {
-        add_average(&u->ret_average, &s->ret);
-        average_read(&u->ret_average, &mean, &std);
-        scale_preserve(&u->nets.table, u->params, w->ret_mean, w->ret_std, mean, std);
-        w->ret_mean = mean;
-        w->ret_std = std;
-    }
-    if (u->cfg.normalize_obs) {
-        shift = u->norm.mean; // a copy of obs_mean as it was inside the window
-        obs_sums_apply(&u->slot[0].obs, shift, w->shape.n_obs, &w->obs_count, w->obs_mean,
-                       w->obs_var);
-    }
-}
-
-static void fill_stats(const struct updater *u, const struct window_sums *s,
+static void fill_stats(const struct updater *u, const struct totals *t,
                        const struct loss_sums *first, struct update_stats *stats)
 {
-    const struct model_table *t = &u->nets.table;
-    const float *log_std = u->params + t->piece[t->i_log_std].offset;
-    double n = (double)first->samples;
-    int i;
+    const struct model_table *table = &u->nets.table;
+    const float *log_std = u->weights->params + table->piece[table->i_log_std].offset;
+    const double n = (double)first->samples, var = tally_var(&t->ret);
 
     stats->policy_loss = first->policy / n;
     stats->value_loss = first->value / n;
+    for (int d = 0; d < u->weights->shape.n_act; d++)
+        stats->entropy += (double)log_std[d] + LOG_SQRT_2_PI_E;
+    stats->approx_kl = first->kl / n;
     stats->weight_mean = first->weight / n;
     stats->weight_max = first->weight_max;
-    stats->approx_kl = first->kl / n;
-    stats->lag_mean = s->lag / n;
-    stats->lag_max = s->lag_max;
-    stats->explained_variance =
-        1 - tally_var(&s->error) / fmax(tally_var(&s->ret), STD_FLOOR * STD_FLOOR);
-    for (i = 0; i < t->piece[t->i_log_std].rows; i++)
-        stats->entropy += (double)log_std[i] + LOG_2_PI_E / 2;
+    // the error of a prediction, target - V, is the advantage
+    stats->explained_variance = var > 0 ? 1 - tally_var(&t->advantage) / var : 0;
+    stats->lag_mean = t->lag / n;
+    stats->lag_max = t->lag_max;
 }
 
-// The steps of a window that has samples.
-static enum status run_window(struct updater *u, struct update_stats *stats)
+// All optimizer steps of a window that has samples.
+static enum status train(struct updater *u, const struct totals *t, struct update_stats *stats)
 {
-    struct window_sums sums;
     struct loss_sums first;
 
-    gather_sums(u, &sums);
     if (u->deferred) {
-        own_scale(u, &sums);
+        move_averages(u, t);
         u->order = NULL;
         u->n_order = u->window.n;
+        updater_pack(u);
         updater_run_rows(u);
     }
-    TRY(optimize(u, stats->lr, stats, &first));
-    fill_stats(u, &sums, &first, stats);
-    if (u->cfg.epochs > 1) {
-        own_scale(u, &sums);
-        TRY(replay(u, stats->lr, stats));
-    }
+    reduce(u, &first);
+    fill_stats(u, t, &first, stats);
+    TRY(optimizer_step(u, first.samples, stats));
+    if (!u->deferred)
+        move_averages(u, t);
+    if (u->cfg.epochs > 1)
+        TRY(replay(u, stats));
     stats->grad_norm /= (double)stats->steps;
-    move_scales(u, &sums);
+    return ST_OK;
+}
+
+// The new version: parameters and scales as they are now.
+static enum status make_weights(const struct updater *u, struct weights **out)
+{
+    struct weights *w;
+
+    TRY(weights_copy(&w, u->weights));
+    memcpy(w->params, u->params, (size_t)w->n_param * sizeof *w->params);
+    w->version++;
+    w->ret_mean = u->scales.ret_mean;
+    w->ret_std = u->scales.ret_std;
+    if (u->cfg.normalize_obs)
+        obs_sums_apply(&u->slot[0].obs, u->weights->obs_mean, w->shape.n_obs, &w->obs_count,
+                       w->obs_mean, w->obs_var);
+    *out = w;
     return ST_OK;
 }
 
 enum status updater_step(struct updater *u, struct weights **out, struct update_stats *stats)
 {
-    double share = fmin(1, (double)u->weights->version / (double)u->total_windows);
-    struct update_stats s = {.samples = u->n_sample,
-                             .chunks = u->n_chunk,
-                             .lr = u->cfg.lr + (u->cfg.lr_final - u->cfg.lr) * share};
-    struct weights *copy;
+    struct update_stats s = {.samples = u->n_sample, .chunks = u->n_chunk, .lr = learning_rate(u)};
+    struct weights *w;
+    struct totals t;
 
+    collect_totals(u, &t);
     if (u->n_sample > 0)
-        TRY(run_window(u, &s));
-    memcpy(u->weights->params, u->params, (size_t)u->weights->n_param * sizeof u->params[0]);
-    u->weights->version++;
-    TRY(weights_copy(&copy, u->weights));
+        TRY(train(u, &t, &s));
+    TRY(make_weights(u, &w));
+    // published weights never change: others may hold the old version
+    weights_drop(u->weights);
+    u->weights = w;
     updater_open_window(u);
-    *out = copy;
+    *out = weights_hold(w);
     *stats = s;
     return ST_OK;
 }

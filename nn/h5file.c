@@ -1,5 +1,6 @@
 #include "nn/h5file.h"
 
+#include "common/base/crc.h"
 #include "common/base/file.h"
 #include "common/base/mem.h"
 
@@ -17,12 +18,29 @@
 #define GROW_BYTES (64 * 1024)
 #define FILE_MAX   (4LL << 30)
 
+// Behind the HDF5 part: a mark and the CRC-32C of everything before.
+struct trailer {
+    char mark[12];
+    uint32_t crc;
+};
+
+#define TRAILER_MARK "SIMSTREAM-1"
+
 struct h5file {
     hid_t id;
     char path[256]; // for messages
 };
 
 static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
+
+// A name that is no file's and no other open image's: the memory driver refuses both.
+static const char *memory_name(char out[64])
+{
+    static uint64_t n; // guarded by mtx
+
+    snprintf(out, 64, "/dev/null/%llu", (unsigned long long)n++);
+    return out;
+}
 
 // HDF5 keeps its error printer per thread, so every entry turns it off.
 static void enter(void)
@@ -66,13 +84,14 @@ static size_t type_bytes(enum h5_type type)
     return type == H5_F32 ? 4 : 8;
 }
 
-// Access properties: in memory, the present file format (whose metadata carries checksums).
+// Access properties: in memory. The oldest format, because H5Fget_file_image changes a byte of
+// the newer ones without their checksum, so that they cannot be opened again.
 static hid_t memory_access(void)
 {
     hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
 
     if (fapl >= 0 && (H5Pset_fapl_core(fapl, GROW_BYTES, false) < 0 ||
-                      H5Pset_libver_bounds(fapl, H5F_LIBVER_V18, H5F_LIBVER_V110) < 0)) {
+                      H5Pset_libver_bounds(fapl, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110) < 0)) {
         H5Pclose(fapl);
         return -1;
     }
@@ -95,11 +114,12 @@ static enum status make(struct h5file **out, const char *path, hid_t id)
 
 enum status h5file_create(struct h5file **out)
 {
+    char name[64];
     hid_t fapl, id;
 
     enter();
     fapl = memory_access();
-    id = H5Fcreate("new", H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+    id = H5Fcreate(memory_name(name), H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
     H5Pclose(fapl);
     if (id < 0)
         return leave(FAIL(ST_NOMEM, "cannot make an HDF5 file in memory: %s", reason()));
@@ -147,16 +167,46 @@ static enum status read_all(const char *path, uint8_t **bytes, size_t *n)
 }
 
 // Open an image of a file; HDF5 copies the bytes.
-static hid_t open_image(const char *path, uint8_t *bytes, size_t n)
+static hid_t open_image(uint8_t *bytes, size_t n)
 {
     hid_t fapl = memory_access(), id = -1;
+    char name[64];
 
     if (fapl < 0)
         return -1;
     if (H5Pset_file_image(fapl, bytes, n) >= 0)
-        id = H5Fopen(path, H5F_ACC_RDONLY, fapl);
+        id = H5Fopen(memory_name(name), H5F_ACC_RDONLY, fapl);
     H5Pclose(fapl);
     return id;
+}
+
+// Check and take off the trailer, if there is one.
+static enum status check_trailer(const char *path, const uint8_t *bytes, size_t *n)
+{
+    struct trailer t;
+
+    if (*n < sizeof t)
+        return ST_OK;
+    memcpy(&t, bytes + *n - sizeof t, sizeof t);
+    if (memcmp(t.mark, TRAILER_MARK, sizeof t.mark) != 0)
+        return ST_OK;
+    *n -= sizeof t;
+    if (crc32c(0, bytes, *n) != t.crc)
+        return FAIL(ST_INVAL, "'%s' is damaged: its checksum is wrong", path);
+    return ST_OK;
+}
+
+static enum status open_bytes(struct h5file **out, const char *path, uint8_t *bytes, size_t n)
+{
+    hid_t id;
+
+    TRY(check_trailer(path, bytes, &n));
+    enter();
+    id = n > 0 ? open_image(bytes, n) : -1;
+    if (id < 0)
+        return leave(FAIL(ST_INVAL, "'%s' is not a readable HDF5 file: %s", path,
+                          n > 0 ? reason() : "it is empty"));
+    return leave(make(out, path, id));
 }
 
 enum status h5file_open(struct h5file **out, const char *path)
@@ -164,15 +214,9 @@ enum status h5file_open(struct h5file **out, const char *path)
     enum status st;
     uint8_t *bytes;
     size_t n;
-    hid_t id;
 
     TRY(read_all(path, &bytes, &n));
-    enter();
-    id = n > 0 ? open_image(path, bytes, n) : -1;
-    st = id >= 0 ? make(out, path, id)
-                 : FAIL(ST_INVAL, "'%s' is not a readable HDF5 file: %s", path,
-                        n > 0 ? reason() : "it is empty");
-    leave(st);
+    st = open_bytes(out, path, bytes, n);
     mem_free(bytes);
     return st;
 }
@@ -187,21 +231,24 @@ void h5file_close(struct h5file *f)
     mem_free(f);
 }
 
-// The bytes of the file as it would be on disk; *bytes is the caller's.
+// The bytes of the file as they go to disk; *bytes is the caller's.
 static enum status image(struct h5file *f, uint8_t **bytes, size_t *n)
 {
     ssize_t size = H5Fflush(f->id, H5F_SCOPE_GLOBAL) < 0 ? -1 : H5Fget_file_image(f->id, NULL, 0);
+    struct trailer t = {.mark = TRAILER_MARK};
 
     if (size < 0)
         return FAIL(ST_IO, "cannot build an HDF5 file in memory: %s", reason());
-    *n = (size_t)size;
-    *bytes = mem_alloc(*n, 1);
+    *bytes = mem_alloc((size_t)size + sizeof t, 1);
     if (!*bytes)
         return ST_NOMEM;
-    if (H5Fget_file_image(f->id, *bytes, *n) != size) {
+    if (H5Fget_file_image(f->id, *bytes, (size_t)size) != size) {
         mem_free(*bytes);
         return FAIL(ST_IO, "cannot build an HDF5 file in memory: %s", reason());
     }
+    t.crc = crc32c(0, *bytes, (size_t)size);
+    memcpy(*bytes + size, &t, sizeof t);
+    *n = (size_t)size + sizeof t;
     return ST_OK;
 }
 
@@ -425,7 +472,7 @@ enum status h5file_get_text(struct h5file *f, const char *name, char *out, size_
 
     memset(out, 0, size);
     enter();
-    st = leave(get_attr(f, name, H5T_STRING, -1, size - 1, out));
+    st = leave(get_attr(f, name, H5T_STRING, -1, size, out));
     // texts are stored with their terminator; one that is not ends at its last byte
     out[size - 1] = '\0';
     return st;

@@ -3,7 +3,9 @@
 //
 // A file is built in memory and written at once, beside its name and renamed; it is read into
 // memory at once as well. So HDF5 itself never meets a full disk or a file lock, and a reader sees
-// the old or the new file, never half of one. Equal contents give equal bytes.
+// the old or the new file, never half of one. Equal contents give equal bytes. After the end of the
+// HDF5 part stands a checksum of it, which other readers of HDF5 ignore and writers drop; where it
+// is present it is checked.
 //
 // Errors name the file and the dataset or attribute, and what was expected; HDF5 prints nothing.
 // Threads: any; calls into HDF5 take turns. A struct h5file belongs to one thread.
@@ -22,7 +24,8 @@ struct h5file;
 
 // A new, empty file in memory.
 NODISCARD enum status h5file_create(struct h5file **out);
-// The file at `path`, for reading. ST_MISSING if there is none, ST_INVAL if it is not HDF5.
+// The file at `path`, for reading. ST_MISSING if there is none, ST_INVAL if it is not HDF5
+// or damaged.
 NODISCARD enum status h5file_open(struct h5file **out, const char *path);
 void h5file_close(struct h5file *f); // NULL is fine
 

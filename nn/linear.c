@@ -8,22 +8,40 @@
 #include <string.h>
 
 #define TARGET
-#define LEVEL(name) base_##name
-#define VEC_BYTES   16
-#define ROWS        4
+#define LEVEL(name)   base_##name
+#define VEC_BYTES     16
+#define ROWS          4
+#define MADD(a, b, c) ((a) * (b) + (c))
+#define SPLAT(x)      ((base_vec){0} + (x))
 #include "nn/linear_priv.h"
 
 #ifdef __x86_64__
+#include <immintrin.h>
+
 #define TARGET      __attribute__((target("avx2,fma")))
 #define LEVEL(name) avx2_##name
 #define VEC_BYTES   32
 #define ROWS        4
+#ifdef REAL_IS_DOUBLE
+#define MADD(a, b, c) _mm256_fmadd_pd(a, b, c)
+#define SPLAT(x)      _mm256_set1_pd(x)
+#else
+#define MADD(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define SPLAT(x)      _mm256_set1_ps(x)
+#endif
 #include "nn/linear_priv.h"
 
 #define TARGET      __attribute__((target("avx2,fma,avx512f,avx512dq,avx512vl")))
 #define LEVEL(name) avx512_##name
 #define VEC_BYTES   64
 #define ROWS        8
+#ifdef REAL_IS_DOUBLE
+#define MADD(a, b, c) _mm512_fmadd_pd(a, b, c)
+#define SPLAT(x)      _mm512_set1_pd(x)
+#else
+#define MADD(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define SPLAT(x)      _mm512_set1_ps(x)
+#endif
 #include "nn/linear_priv.h"
 #endif
 

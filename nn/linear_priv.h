@@ -1,7 +1,9 @@
 // linear_priv.h - the forward kernel for one vector width; included by linear.c once per level.
 //
-// Wants: TARGET (function attribute), LEVEL(name), VEC_BYTES, ROWS (rows per register block).
-// Everything works on explicit vector types, so that no row takes a path of its own.
+// Wants: TARGET (function attribute), LEVEL(name), VEC_BYTES, ROWS (rows per register block),
+// MADD(a, b, c) = a b + c and SPLAT(x), a vector of equal numbers. Everything works on explicit
+// vector types, and what is fused is written so (compilers must not choose: -ffp-contract=off), so
+// no row takes a path of its own.
 
 typedef real LEVEL(vec) __attribute__((vector_size(VEC_BYTES)));
 #define VEC_LANES (VEC_BYTES / (int)sizeof(real))
@@ -26,20 +28,20 @@ static inline __attribute__((always_inline)) TARGET void LEVEL(squash)(LEVEL(vec
     over = (LEVEL(ivec))(a > 9.5f); // tanh is 1 from here; a NaN stays one
     a = (LEVEL(vec))((over & 0x41180000) | (~over & (LEVEL(ivec))a));
     a = a + a;
-    shifted = a * 1.44269504f + rounder;
+    shifted = MADD(a, SPLAT(1.44269504f), SPLAT(rounder));
     k = shifted - rounder;
-    r = a - k * 0.693359375f;
-    r = r + k * 2.12194440e-4f;
+    r = MADD(k, SPLAT(-0.693359375f), a);
+    r = MADD(k, SPLAT(2.12194440e-4f), r);
     scale = ((LEVEL(ivec))shifted << 23) + 0x3f800000;
     two_k = (LEVEL(vec))scale;
-    p = r * (1.0f / 5040) + (1.0f / 720);
-    p = p * r + (1.0f / 120);
-    p = p * r + (1.0f / 24);
-    p = p * r + (1.0f / 6);
-    p = p * r + 0.5f;
+    p = MADD(r, SPLAT(1.0f / 5040), SPLAT(1.0f / 720));
+    p = MADD(p, r, SPLAT(1.0f / 120));
+    p = MADD(p, r, SPLAT(1.0f / 24));
+    p = MADD(p, r, SPLAT(1.0f / 6));
+    p = MADD(p, r, SPLAT(0.5f));
     p = p * r;
-    p = p * r + r;
-    e = two_k * p + (two_k - 1.0f);
+    p = MADD(p, r, r);
+    e = MADD(two_k, p, two_k - 1.0f);
     *v = (LEVEL(vec))((LEVEL(ivec))(e / (e + 2.0f)) | sign);
 }
 #endif
@@ -60,7 +62,8 @@ LEVEL(block)(const struct linear *l, const real *x, real *y, int lane, bool squa
     for (k = 0; k < l->n_in; k++, w += ldy)
         for (r = 0; r < rows; r++)
             for (v = 0; v < vecs; v++)
-                sum[r][v] += x[r * ldx + k] * *(const LEVEL(vec) *)(w + v * VEC_LANES);
+                sum[r][v] = MADD(SPLAT(x[r * ldx + k]), *(const LEVEL(vec) *)(w + v * VEC_LANES),
+                                 sum[r][v]);
     for (r = 0; r < rows; r++)
         for (v = 0; v < vecs; v++) {
             if (squash)
@@ -99,6 +102,8 @@ static TARGET void LEVEL(forward)(const struct linear *l, const real *x, int n, 
 }
 
 #undef VEC_LANES
+#undef MADD
+#undef SPLAT
 #undef TARGET
 #undef LEVEL
 #undef VEC_BYTES

@@ -87,6 +87,61 @@ static void waits_end_in_time_and_lose_nothing(void **state)
     }
 }
 
+#define ROUNDS 400
+
+// Two messages a round: one when the reader's limit passes, one a little later.
+static void *send_at_the_limit(void *arg)
+{
+    struct link *k = arg;
+
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        struct msg *m;
+
+        if (link_recv(k, &m, ENOUGH) != ST_OK)
+            return NULL;
+        clock_sleep_ns(NS_PER_MS + ((int64_t)(i % 40) - 20) * 20000);
+        if (link_send(k, m) != ST_OK || msg_new(&m, 1, 0) != ST_OK)
+            return NULL;
+        clock_sleep_ns(200000);
+        if (link_send(k, m) != ST_OK)
+            return NULL;
+    }
+    return arg;
+}
+
+static void a_limit_never_ends_the_wait_after_it(void **state)
+{
+    (void)state;
+    for (int kind = IPC; kind < KINDS; kind++) {
+        struct pair p = pair_open((enum kind)kind);
+        pthread_t thread;
+        void *fine;
+
+        assert_ok(thread_start(&thread, "sender", send_at_the_limit, p.server));
+        for (int i = 0; i < ROUNDS; i++) {
+            struct msg *m = NULL;
+            int n = 0;
+            enum status st;
+
+            send_ok(p.client, numbered(1, 0));
+            st = link_recv(p.client, &m, NS_PER_MS);
+            if (st == ST_OK) {
+                msg_free(m);
+                n++;
+            } else {
+                assert_int_equal(st, ST_TIMEOUT);
+            }
+            for (; n < 2; n++) {
+                assert_ok(link_recv(p.client, &m, WAIT_NEVER));
+                msg_free(m);
+            }
+        }
+        pthread_join(thread, &fine);
+        assert_non_null(fine);
+        pair_close(&p);
+    }
+}
+
 #define MANY 1500
 
 static size_t size_of(uint32_t i)
@@ -619,6 +674,7 @@ int main(void)
         wire_test(messages_of_every_size_come_back),
         wire_test(inproc_hands_the_message_itself_over),
         wire_test(waits_end_in_time_and_lose_nothing),
+        wire_test(a_limit_never_ends_the_wait_after_it),
         wire_test(both_directions_work_at_once),
         wire_test(a_sender_waits_for_its_reader),
         wire_test(link_close_wakes_both_threads),

@@ -50,7 +50,6 @@ static enum status nng_failed(int rv, const char *what)
     case NNG_ECONNSHUT:
     case NNG_ECONNRESET:
     case NNG_ECONNABORTED:
-    case NNG_ETIMEDOUT:
         return FAIL(ST_CLOSED, "%s: the connection is closed", what);
     case NNG_ENOMEM:
         return FAIL(ST_NOMEM, "%s: out of memory", what);
@@ -74,7 +73,9 @@ static void set_limit(nng_aio *aio, int64_t wait_ns)
     nng_aio_set_timeout(aio, wait_ns > 0 ? to_ms(wait_ns) : NNG_DURATION_INFINITE);
 }
 
-// The end of an operation: ST_OK, ST_TIMEOUT or ST_AGAIN, or why it failed.
+// The end of an operation: ST_OK, ST_TIMEOUT or ST_AGAIN, or why it failed. ST_TIMEOUT may come too
+// early, even without a limit: nng may be late with the limit of the operation before. The callers
+// go on while there is time left.
 static enum status await(nng_aio *aio, int64_t wait_ns, const char *what)
 {
     int rv;
@@ -83,7 +84,7 @@ static enum status await(nng_aio *aio, int64_t wait_ns, const char *what)
         nng_aio_cancel(aio); // does nothing if it is done already
     nng_aio_wait(aio);
     rv = nng_aio_result(aio);
-    if (rv == NNG_ETIMEDOUT && wait_ns != WAIT_NEVER)
+    if (rv == NNG_ETIMEDOUT)
         return ST_TIMEOUT;
     if (rv == NNG_ECANCELED)
         return ST_AGAIN;
@@ -197,6 +198,16 @@ static enum status take(struct stream_link *sl, struct msg **out)
     return ST_OK;
 }
 
+static int64_t time_left(int64_t wait_ns, int64_t deadline)
+{
+    int64_t left;
+
+    if (wait_ns <= 0 || deadline == WAIT_NEVER)
+        return wait_ns;
+    left = deadline - clock_now_ns();
+    return left > 0 ? left : 0;
+}
+
 static enum status stream_recv(struct link *k, struct msg **out, int64_t wait_ns)
 {
     struct stream_link *sl = (struct stream_link *)k;
@@ -208,13 +219,11 @@ static enum status stream_recv(struct link *k, struct msg **out, int64_t wait_ns
         if (st != ST_AGAIN)
             return st;
         st = recv_some(sl, left);
-        if (st != ST_OK)
+        left = time_left(wait_ns, deadline);
+        if (st == ST_TIMEOUT && left > 0)
+            continue;
+        if (st != ST_OK) // when the time is over, what is here already is still taken
             return st == ST_AGAIN ? wait_over(wait_ns) : st;
-        if (wait_ns > 0 && wait_ns != WAIT_NEVER) {
-            // part of a message has come; what is here already is still taken, without waiting
-            left = deadline - clock_now_ns();
-            left = left > 0 ? left : 0;
-        }
     }
 }
 
@@ -315,7 +324,7 @@ static enum status dial_until(nng_stream_dialer *dialer, nng_aio *aio, const cha
 enum status stream_dial(struct link **out, const char *url, size_t max_bytes, int64_t wait_ns)
 {
     nng_stream_dialer *dialer = NULL;
-    nng_stream *stream;
+    nng_stream *stream = NULL;
     nng_aio *aio = NULL;
     enum status st;
     int rv = nng_stream_dialer_alloc(&dialer, url);
@@ -338,11 +347,15 @@ enum status stream_dial(struct link **out, const char *url, size_t max_bytes, in
 static enum status stream_accept(struct listener *base, struct link **out, int64_t wait_ns)
 {
     struct stream_listener *l = (struct stream_listener *)base;
+    int64_t deadline = deadline_after(wait_ns), left = wait_ns;
     enum status st;
 
-    set_limit(l->accept, wait_ns);
-    nng_stream_listener_accept(l->nng, l->accept);
-    st = await(l->accept, wait_ns, l->base.url);
+    do {
+        set_limit(l->accept, left);
+        nng_stream_listener_accept(l->nng, l->accept);
+        st = await(l->accept, left, l->base.url);
+        left = time_left(wait_ns, deadline);
+    } while (st == ST_TIMEOUT && left > 0);
     return st == ST_OK ? link_new(out, nng_aio_get_output(l->accept, 0), l->max_bytes) : st;
 }
 

@@ -1,0 +1,230 @@
+#include "tests/testing.h"
+
+#include "nn/h5file.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/simstream-h5file-XXXXXX";
+static char path[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof path, "%s/a.h5", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+static const float numbers[6] = {1, 2, 3, 4, 5, 6};
+
+static void save_example(void)
+{
+    struct h5file *f;
+
+    assert_ok(h5file_create(&f));
+    assert_ok(h5file_put(f, "table", H5_F32, 2, 3, numbers));
+    assert_ok(h5file_put_int(f, "count", -7));
+    assert_ok(h5file_put_real(f, "ratio", 0.1));
+    assert_ok(h5file_put_text(f, "note", "hello"));
+    assert_ok(h5file_save(f, path));
+    h5file_close(f);
+}
+
+static void what_was_put_is_got(void **state)
+{
+    struct h5file *f;
+    float back[6];
+    int64_t count;
+    double ratio;
+    char note[6];
+
+    (void)state;
+    save_example();
+    assert_ok(h5file_open(&f, path));
+    assert_ok(h5file_get(f, "table", H5_F32, 2, 3, back));
+    assert_memory_equal(back, numbers, sizeof back);
+    assert_ok(h5file_get_int(f, "count", -10, 10, &count));
+    assert_int_equal(count, -7);
+    assert_ok(h5file_get_real(f, "ratio", 0, 1, &ratio));
+    assert_close(ratio, 0.1, 0, 0);
+    assert_ok(h5file_get_text(f, "note", note, sizeof note));
+    assert_string_equal(note, "hello");
+    h5file_close(f);
+}
+
+static void several_files_may_be_open(void **state)
+{
+    struct h5file *a, *b, *c;
+
+    (void)state;
+    save_example();
+    assert_ok(h5file_create(&a));
+    assert_ok(h5file_open(&b, path));
+    assert_ok(h5file_open(&c, path));
+    h5file_close(a);
+    h5file_close(b);
+    h5file_close(c);
+}
+
+static void misfits_are_named_with_file_and_item(void **state)
+{
+    struct h5file *f;
+    double wide[6];
+    float back[6];
+    int64_t count;
+    double ratio;
+    char note[5];
+
+    (void)state;
+    save_example();
+    assert_ok(h5file_open(&f, path));
+    assert_fails(h5file_get(f, "tables", H5_F32, 2, 3, back), ST_INVAL, "no dataset 'tables'");
+    assert_fails(h5file_get(f, "table", H5_F32, 3, 2, back), ST_INVAL,
+                 "a.h5': dataset 'table' is (2, 3), expected (3, 2)");
+    assert_fails(h5file_get(f, "table", H5_F32, 6, 0, back), ST_INVAL, "expected (6)");
+    assert_fails(h5file_get(f, "table", H5_F64, 2, 3, wide), ST_INVAL, "expected float64");
+    assert_fails(h5file_get_int(f, "count", 0, 10, &count), ST_INVAL,
+                 "attribute 'count' is -7, expected 0 to 10");
+    assert_fails(h5file_get_int(f, "ratio", 0, 10, &count), ST_INVAL, "expected a whole number");
+    assert_fails(h5file_get_real(f, "rat", 0, 1, &ratio), ST_INVAL, "no attribute 'rat'");
+    assert_fails(h5file_get_text(f, "note", note, sizeof note), ST_INVAL, "attribute 'note'");
+    h5file_close(f);
+}
+
+static void numbers_that_are_not_finite_are_refused(void **state)
+{
+    const float bad[2] = {1, NAN};
+    struct h5file *f;
+    float back[2];
+
+    (void)state;
+    assert_ok(h5file_create(&f));
+    assert_ok(h5file_put(f, "x", H5_F32, 2, 0, bad));
+    assert_ok(h5file_save(f, path));
+    h5file_close(f);
+    assert_ok(h5file_open(&f, path));
+    assert_fails(h5file_get(f, "x", H5_F32, 2, 0, back), ST_INVAL, "not finite");
+    h5file_close(f);
+}
+
+static size_t read_file(uint8_t *bytes, size_t max)
+{
+    FILE *in = fopen(path, "rb");
+    size_t n;
+
+    assert_non_null(in);
+    n = fread(bytes, 1, max, in);
+    fclose(in);
+    return n;
+}
+
+static void write_file(const uint8_t *bytes, size_t n)
+{
+    FILE *out = fopen(path, "wb");
+
+    assert_non_null(out);
+    assert_int_equal(fwrite(bytes, 1, n, out), n);
+    fclose(out);
+}
+
+static void equal_contents_give_equal_files(void **state)
+{
+    static uint8_t a[1 << 16], b[1 << 16];
+    size_t n;
+
+    (void)state;
+    save_example();
+    n = read_file(a, sizeof a);
+    save_example();
+    assert_int_equal(read_file(b, sizeof b), n);
+    assert_memory_equal(a, b, n);
+}
+
+static void a_changed_byte_anywhere_is_noticed(void **state)
+{
+    static uint8_t bytes[1 << 16];
+    struct h5file *f;
+    size_t n, i;
+
+    (void)state;
+    save_example();
+    n = read_file(bytes, sizeof bytes);
+    assert_true(n > 64 && n < sizeof bytes);
+    for (i = 0; i < n - 16; i += 97) {
+        bytes[i] ^= 0x10;
+        write_file(bytes, n);
+        assert_fails(h5file_open(&f, path), ST_INVAL, "damaged");
+        bytes[i] ^= 0x10;
+    }
+}
+
+static void short_and_foreign_files_are_refused(void **state)
+{
+    static uint8_t bytes[1 << 16];
+    struct h5file *f;
+    size_t n, cut;
+
+    (void)state;
+    save_example();
+    n = read_file(bytes, sizeof bytes);
+    for (cut = 0; cut < n - 16; cut += 401) {
+        write_file(bytes, cut);
+        assert_fails(h5file_open(&f, path), ST_INVAL, "a.h5' is not a readable HDF5 file");
+    }
+    write_file((const uint8_t *)"{\"a\": 1}", 8);
+    assert_fails(h5file_open(&f, path), ST_INVAL, "is not a readable HDF5 file");
+    unlink(path);
+    assert_fails(h5file_open(&f, path), ST_MISSING, "a.h5");
+    assert_fails(h5file_open(&f, folder), ST_INVAL, "is not a file");
+    // without its checksum, as other programs write it, the file is fine
+    write_file(bytes, n - 16);
+    assert_ok(h5file_open(&f, path));
+    h5file_close(f);
+}
+
+static void out_of_memory_is_reported(void **state)
+{
+    struct h5file *f = NULL;
+    int n;
+
+    (void)state;
+    save_example();
+    for (n = 0;; n++) {
+        enum status st;
+
+        mem_fail_after(n);
+        st = h5file_open(&f, path);
+        mem_fail_after(-1);
+        if (st == ST_OK)
+            break;
+        assert_int_equal(st, ST_NOMEM);
+        assert_null(f);
+    }
+    assert_true(n > 0);
+    h5file_close(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        leak_test(what_was_put_is_got),
+        leak_test(several_files_may_be_open),
+        leak_test(misfits_are_named_with_file_and_item),
+        leak_test(numbers_that_are_not_finite_are_refused),
+        leak_test(equal_contents_give_equal_files),
+        leak_test(a_changed_byte_anywhere_is_noticed),
+        leak_test(short_and_foreign_files_are_refused),
+        leak_test(out_of_memory_is_reported),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
