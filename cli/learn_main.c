@@ -5,6 +5,8 @@
 
 #include "learner/learner.h"
 
+#include <string.h>
+
 struct learn_options {
     struct learner_config learner;
     bool json;
@@ -27,10 +29,18 @@ int cmd_learn(int argc, char **argv)
 {
     struct learn_options o;
     struct training t;
-    int code = cmd_begin(table, &o, "learn [--option=value ...]", argc, argv, 0, NULL);
+    char options[4096];
+    int code;
+
+    memset(&o, 0, sizeof o);
+    code = cmd_begin(table, &o, "learn [--option=value ...]", argc, argv, 0, NULL);
 
     if (code >= 0)
         return code;
+    if (opts_dump(table, &o, options, sizeof options) == ST_OK)
+        o.learner.options = options;
     training_init(&t, &o.learner, signals_install());
+    t.announce = true;
+    t.json = o.json;
     return training_finish(&t, training_watch(&t), o.json);
 }

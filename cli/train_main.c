@@ -61,12 +61,15 @@ int cmd_train(int argc, char **argv)
     struct embedded e = {0};
     struct training t;
     enum status st, other;
+    char options[4096];
     int code;
 
     memset(&o, 0, sizeof o);
     code = cmd_begin(table, &o, "train --task=NAME [--option=value ...]", argc, argv, 0, NULL);
     if (code >= 0)
         return code;
+    if (opts_dump(table, &o, options, sizeof options) == ST_OK)
+        o.learner.options = options;
     training_init(&t, &o.learner, signals_install());
     t.partner_ended = &e.ended;
     st = start(&o, &e);

@@ -43,12 +43,36 @@ static void draw(const struct training *t)
                   share > 0 ? progress_time(left, seconds * (1 / share - 1)) : "?");
 }
 
+// The address, so that rollout workers can be pointed at it when the port was left open.
+static void announce(const struct training *t)
+{
+    struct json j;
+
+    if (!t->json) {
+        printf("learner at %s\n", t->progress.url);
+    } else {
+        json_init(&j);
+        json_open(&j, NULL, '{');
+        json_str(&j, "url", t->progress.url);
+        json_close(&j, '}');
+        puts(json_text(&j) ? json_text(&j) : "{}");
+        json_fini(&j);
+    }
+    fflush(stdout);
+}
+
 enum status training_watch(struct training *t)
 {
     pthread_t thread;
 
+    bool announced = !t->announce;
+
     TRY(thread_start(&thread, "learner", learner_thread, t));
     while (!atomic_load(&t->ended)) {
+        if (!announced && atomic_load(&t->progress.listening)) {
+            announce(t);
+            announced = true;
+        }
         if (atomic_load(t->asked) || (t->partner_ended && atomic_load(t->partner_ended)))
             atomic_store(&t->stop, true);
         clock_sleep_ns(50 * NS_PER_MS);

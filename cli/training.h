@@ -11,6 +11,7 @@ struct training {
     struct learner_progress progress;
     const atomic_bool *asked;         // by a signal
     const atomic_bool *partner_ended; // the rollout worker in this process, NULL = none
+    bool announce, json;              // print the learner's address, as JSON
     atomic_bool stop;                 // the learner's
     atomic_bool ended;
     enum status st;

@@ -25,6 +25,7 @@ struct worker {
     pthread_t reader, sender;
     bool sending;
     bool joined;       // guarded by hub->mtx
+    bool sent;         // guarded by hub->mtx: the sender is about to return
     atomic_bool ended; // the reader is about to return
     struct worker *next;
 };
@@ -36,6 +37,7 @@ struct hub {
     pthread_t acceptor;
     bool accepting;
     pthread_mutex_t mtx;
+    pthread_cond_t sent_cond;
     struct worker *workers; // guarded by mtx
     int n_worker;           // guarded by mtx
     int next_number;        // the acceptor's
@@ -77,6 +79,10 @@ static void *sender_run(void *arg)
             break; // the reader sees the same
         }
     }
+    pthread_mutex_lock(&w->hub->mtx);
+    w->sent = true;
+    pthread_cond_broadcast(&w->hub->sent_cond);
+    pthread_mutex_unlock(&w->hub->mtx);
     return NULL;
 }
 
@@ -92,22 +98,22 @@ static enum status check_join(struct hub *hub, const struct join *j)
     const struct worker *w;
 
     if (cfg->task[0] && strcmp(cfg->task, j->task) != 0)
-        return FAIL(ST_PROTO, "the worker's task is '%s', the learner's is '%s'", j->task,
+        return FAIL(ST_INVAL, "the worker's task is '%s', the learner's is '%s'", j->task,
                     cfg->task);
     if (j->horizon != cfg->horizon)
-        return FAIL(ST_PROTO, "the worker's horizon is %u, the learner's is %u", j->horizon,
+        return FAIL(ST_INVAL, "the worker's horizon is %u, the learner's is %u", j->horizon,
                     cfg->horizon);
     if (cfg->n_obs && (j->n_obs != cfg->n_obs || j->n_act != cfg->n_act))
-        return FAIL(ST_PROTO,
+        return FAIL(ST_INVAL,
                     "the worker's task has %u observations and %u actions, the learner's "
                     "policy takes %u and %u",
                     j->n_obs, j->n_act, cfg->n_obs, cfg->n_act);
     if (j->env_first > cfg->n_env || j->n_env > cfg->n_env - j->env_first)
-        return FAIL(ST_PROTO, "the worker has envs %u to %u, the learner expects %u in all",
+        return FAIL(ST_INVAL, "the worker has envs %u to %u, the learner expects %u in all",
                     j->env_first, j->env_first + j->n_env - 1, cfg->n_env);
     for (w = hub->workers; w; w = w->next)
         if (w->joined && overlap(j, &w->join))
-            return FAIL(ST_PROTO, "envs %u to %u belong to another worker (--env-offset)",
+            return FAIL(ST_INVAL, "envs %u to %u belong to another worker (--env-offset)",
                         j->env_first, j->env_first + j->n_env - 1);
     return ST_OK;
 }
@@ -144,6 +150,17 @@ static enum status check_env(const struct worker *w, const struct chunk_head *h)
     return ST_OK;
 }
 
+static enum status check_lost(const struct worker *w, const struct msg *m, struct hub_item *item)
+{
+    uint32_t i;
+
+    TRY(lost_read(m, &item->lost, &item->n_lost));
+    for (i = 0; i < item->n_lost; i++)
+        if (item->lost[i] - w->join.env_first >= w->join.n_env)
+            return FAIL(ST_PROTO, "LOST: env %u is not the worker's", item->lost[i]);
+    return ST_OK;
+}
+
 static enum status read_item(struct worker *w, struct msg *m)
 {
     struct hub_item item = {.worker = w->number, .m = m};
@@ -156,6 +173,9 @@ static enum status read_item(struct worker *w, struct msg *m)
             st = check_env(w, &item.chunk.head);
     } else if (m->type == MSG_STATE) {
         item.kind = HUB_STATE;
+    } else if (m->type == MSG_LOST) {
+        item.kind = HUB_LOST;
+        st = check_lost(w, m, &item);
     } else if (m->type == MSG_BYE) {
         st = ST_CLOSED;
     } else {
@@ -190,6 +210,16 @@ static void refuse(struct worker *w)
         hub_send(w->hub, w->number, m);
 }
 
+static void await_sender(struct worker *w)
+{
+    int64_t until = deadline_after(FAREWELL_NS);
+
+    pthread_mutex_lock(&w->hub->mtx);
+    while (!w->sent && cond_wait_until(&w->hub->sent_cond, &w->hub->mtx, until))
+        ;
+    pthread_mutex_unlock(&w->hub->mtx);
+}
+
 static void *reader_run(void *arg)
 {
     struct worker *w = arg;
@@ -204,9 +234,10 @@ static void *reader_run(void *arg)
     joined = w->joined;
     w->joined = false;
     pthread_mutex_unlock(&w->hub->mtx);
-    queue_close(w->outbox); // the sender drains it
-    if (st == ST_CLOSED)
-        link_close(w->link);
+    queue_close(w->outbox); // the sender drains it, if the peer reads
+    if (st != ST_CLOSED)
+        await_sender(w);
+    link_close(w->link);
     if (joined)
         (void)post(w->hub, &(struct hub_item){.kind = HUB_LEFT, .worker = w->number});
     atomic_store(&w->ended, true);
@@ -326,6 +357,7 @@ enum status hub_create(struct hub **out, const struct hub_config *cfg)
         return ST_NOMEM;
     hub->cfg = *cfg;
     pthread_mutex_init(&hub->mtx, NULL);
+    cond_init(&hub->sent_cond);
     st = queue_create(&hub->items, ITEMS_MAX);
     if (st == ST_OK)
         st = listener_open(&hub->listener, cfg->listen, CHUNK_BYTES_MAX);
@@ -414,6 +446,7 @@ void hub_destroy(struct hub *hub)
         hub_item_free(item);
     listener_destroy(hub->listener);
     queue_destroy(hub->items);
+    pthread_cond_destroy(&hub->sent_cond);
     pthread_mutex_destroy(&hub->mtx);
     mem_free(hub);
 }

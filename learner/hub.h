@@ -12,14 +12,16 @@
 #include "common/wire/link.h"
 #include "common/wire/trainproto.h"
 
-enum hub_kind { HUB_JOINED, HUB_LEFT, HUB_CHUNK, HUB_STATE };
+enum hub_kind { HUB_JOINED, HUB_LEFT, HUB_CHUNK, HUB_STATE, HUB_LOST };
 
 struct hub_item {
     enum hub_kind kind;
-    int worker;         // number of the worker, unique over the life of the hub
-    struct join join;   // HUB_JOINED
-    struct msg *m;      // HUB_CHUNK, HUB_STATE
-    struct chunk chunk; // HUB_CHUNK: points into m
+    int worker;           // number of the worker, unique over the life of the hub
+    struct join join;     // HUB_JOINED
+    struct msg *m;        // HUB_CHUNK, HUB_STATE, HUB_LOST
+    struct chunk chunk;   // HUB_CHUNK: points into m
+    const uint32_t *lost; // HUB_LOST: (n_lost) envs that are gone, global numbers; points into m
+    uint32_t n_lost;
 };
 
 struct hub_config {

@@ -14,14 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STOP_WAIT_NS  (100 * NS_PER_MS) // how soon *stop is seen
-#define STATE_WAIT_NS (10 * NS_PER_S)   // for the workers' answers at a checkpoint
-#define RECENT        100               // episodes behind the mean return
+#define STOP_WAIT_NS    (100 * NS_PER_MS) // how soon *stop is seen
+#define STATE_WAIT_NS   (10 * NS_PER_S)   // for the workers' answers at a checkpoint
+#define STOPPED_WAIT_NS NS_PER_S          // the same after *stop
+#define RECENT          100               // episodes behind the mean return
 
 struct member {
     int worker;
     struct join join;
-    uint64_t joined;   // version at that time
+    struct admission admission;
     struct msg *state; // where its episodes are, at the last checkpoint
     bool answered;
     struct member *next;
@@ -46,6 +47,7 @@ struct learner {
     int64_t n_recent;
     int64_t start_ns, waited_ns, window_ns;
     double seconds_before; // training time of earlier runs
+    uint64_t first_window; // windows of earlier runs
     double lag_sum, lag_max, lag_n;
 };
 
@@ -70,11 +72,10 @@ static void path(const struct learner *l, const char *name, char *buf, size_t si
 static enum status send_weights(struct learner *l, const struct member *m, bool want_state)
 {
     const struct weights *w = updater_weights(l->updater);
-    struct weights_head head = {
-        .version = w->version,
-        .admit = admission_limit(w->version, m->joined, (uint64_t)l->cfg->horizon, eta(l)),
-        .blob_bytes = (uint32_t)weights_blob_bytes(w),
-        .want_state = want_state};
+    struct weights_head head = {.version = w->version,
+                                .admit = admission_limit(&m->admission, w->version),
+                                .blob_bytes = (uint32_t)weights_blob_bytes(w),
+                                .want_state = want_state};
     uint8_t *blob = mem_alloc(1, head.blob_bytes);
     struct msg *msg;
     enum status st;
@@ -122,6 +123,7 @@ static enum status make_updater(struct learner *l, const struct join *j)
     TRY(model_shape_parse(&shape, (int)j->n_obs, (int)j->n_act, cfg->hidden));
     TRY(weights_create(&w, &shape));
     snprintf(w->task, sizeof w->task, "%s", j->task);
+    snprintf(w->config, sizeof w->config, "%s", cfg->options ? cfg->options : "");
     st = model_init(&shape, (uint64_t)cfg->seed, cfg->log_std, w->params);
     if (st == ST_OK)
         st = updater_create(&l->updater, &cfg->update, w, (int64_t)l->total_windows);
@@ -156,7 +158,8 @@ static enum status member_join(struct learner *l, const struct hub_item *item)
     l->n_joined += m->join.n_env;
     if (!l->updater)
         TRY(make_updater(l, &item->join));
-    m->joined = version(l);
+    TRY(admission_init(&m->admission, m->join.n_env, (uint64_t)l->cfg->horizon, eta(l),
+                       version(l)));
     log_info("learner", "worker %d joined with envs %u to %u", m->worker, m->join.env_first,
              m->join.env_first + m->join.n_env - 1);
     if (l->cfg->resume && version(l) == l->done.windows)
@@ -167,6 +170,7 @@ static enum status member_join(struct learner *l, const struct hub_item *item)
 static void member_free(struct member *m)
 {
     msg_free(m->state);
+    admission_fini(&m->admission);
     mem_free(m);
 }
 
@@ -180,18 +184,41 @@ static void member_leave(struct learner *l, int worker)
     if (!m)
         return;
     *at = m->next;
-    l->n_joined -= m->join.n_env;
+    l->n_joined -= m->admission.n_left;
     log_warn("learner", "worker %d with envs %u to %u is gone", worker, m->join.env_first,
              m->join.env_first + m->join.n_env - 1);
     member_free(m);
 }
 
+static struct member *member_find(const struct learner *l, int worker)
+{
+    struct member *m = l->members;
+
+    while (m && m->worker != worker)
+        m = m->next;
+    return m;
+}
+
+// Envs of a worker are gone: the window closes without them.
+static void member_lost(struct learner *l, const struct hub_item *item)
+{
+    struct member *m = member_find(l, item->worker);
+    uint32_t i, before;
+
+    if (!m)
+        return;
+    before = m->admission.n_left;
+    for (i = 0; i < item->n_lost; i++)
+        admission_lose(&m->admission, item->lost[i] - m->join.env_first);
+    l->n_joined -= before - m->admission.n_left;
+    log_warn("learner", "worker %d has lost %u envs, %u are left", m->worker,
+             before - m->admission.n_left, m->admission.n_left);
+}
+
 static void member_state(struct learner *l, struct hub_item *item)
 {
-    struct member *m;
+    struct member *m = member_find(l, item->worker);
 
-    for (m = l->members; m && m->worker != item->worker; m = m->next)
-        ;
     if (!m)
         return;
     msg_free(m->state);
@@ -305,7 +332,7 @@ static enum status handle(struct learner *l, struct hub_item *item);
 
 static enum status collect_states(struct learner *l)
 {
-    int64_t until = deadline_after(STATE_WAIT_NS);
+    int64_t until = deadline_after(STATE_WAIT_NS), soon = deadline_after(STOPPED_WAIT_NS);
     struct hub_item *item;
     const struct member *m;
     enum status st;
@@ -313,8 +340,12 @@ static enum status collect_states(struct learner *l)
     for (;;) {
         for (m = l->members; m && m->answered; m = m->next)
             ;
-        if (!m || clock_now_ns() >= until)
+        if (!m)
             return ST_OK;
+        if (clock_now_ns() >= (atomic_load(l->stop) ? soon : until)) {
+            log_warn("learner", "worker %d does not say where its episodes are", m->worker);
+            return ST_OK;
+        }
         st = hub_next(l->hub, &item, STOP_WAIT_NS);
         if (st == ST_OK)
             st = handle(l, item);
@@ -406,9 +437,18 @@ static enum status hold(struct learner *l, struct hub_item *item)
 static enum status admit(struct learner *l, struct hub_item *item)
 {
     double lag = (double)admission_lag(version(l), item->chunk.head.version_min);
+    bool drop = lag > (double)eta(l);
+    struct member *m = member_find(l, item->worker);
     enum status st;
 
-    if (lag > (double)l->cfg->max_staleness) {
+    if (m) {
+        uint64_t before = admission_limit(&m->admission, version(l));
+
+        admission_count(&m->admission, item->chunk.head.env - m->join.env_first, drop);
+        if (admission_limit(&m->admission, version(l)) != before)
+            TRY(send_weights(l, m, false));
+    }
+    if (drop) {
         l->done.dropped++;
         hub_item_free(item);
         return ST_OK;
@@ -437,6 +477,9 @@ static enum status handle(struct learner *l, struct hub_item *item)
     case HUB_STATE:
         member_state(l, item);
         break;
+    case HUB_LOST:
+        member_lost(l, item);
+        break;
     case HUB_CHUNK:
         return admit(l, item);
     }
@@ -453,6 +496,24 @@ static int64_t target(const struct learner *l)
 static bool complete(const struct learner *l)
 {
     return l->updater && l->n_joined > 0 && l->steps >= target(l);
+}
+
+// Where workers came and went, or chunks were dropped, what the others may still send can be too
+// little to close the window. Then the rule must give way; too old chunks are dropped as ever.
+static enum status relieve(struct learner *l)
+{
+    uint64_t coming = 0;
+    struct member *m;
+
+    for (m = l->members; m; m = m->next)
+        coming += admission_open(&m->admission, version(l));
+    if (!l->updater || l->n_joined == 0 || (uint64_t)l->steps + coming >= (uint64_t)target(l))
+        return ST_OK;
+    for (m = l->members; m; m = m->next) {
+        admission_grant(&m->admission);
+        TRY(send_weights(l, m, false));
+    }
+    return ST_OK;
 }
 
 // Fill the present window. ST_CLOSED if *stop was set first.
@@ -472,7 +533,9 @@ static enum status collect(struct learner *l)
             TRY(handle(l, item));
         else if (st == ST_AGAIN)
             TRY(accumulate(l)); // all that has arrived, while the rest is on its way
-        else if (st != ST_TIMEOUT)
+        else if (st == ST_TIMEOUT)
+            TRY(relieve(l));
+        else
             return st;
     }
     return accumulate(l);
@@ -577,7 +640,8 @@ static enum status close_window(struct learner *l, bool *asked)
     l->done.seconds = l->seconds_before + (double)(clock_now_ns() - l->start_ns) * 1e-9;
     *asked = finished(l) || (l->cfg->checkpoint_every > 0 &&
                              l->done.windows % (uint64_t)l->cfg->checkpoint_every == 0);
-    TRY(publish(l, *asked));
+    // without train-async a stop at any time must find where the episodes were just now
+    TRY(publish(l, *asked || !l->cfg->train_async));
     TRY(report(l, &stats, t));
     l->steps = 0;
     return ST_OK;
@@ -588,6 +652,7 @@ static enum status train(struct learner *l)
     bool asked;
 
     TRY(wait_for_envs(l));
+    l->first_window = l->done.windows;
     l->start_ns = l->window_ns = clock_now_ns();
     while (!finished(l)) {
         TRY(collect(l));
@@ -609,10 +674,13 @@ static enum status set_up(struct learner *l)
                                   (cfg->num_envs * cfg->horizon));
     TRY(file_make_dir(cfg->out));
     TRY(metrics_open(&l->metrics, cfg->out));
-    return hub_create(&l->hub, &(struct hub_config){.listen = cfg->listen,
-                                                    .task = cfg->task,
-                                                    .horizon = (uint32_t)cfg->horizon,
-                                                    .n_env = (uint32_t)cfg->num_envs});
+    TRY(hub_create(&l->hub, &(struct hub_config){.listen = cfg->listen,
+                                                 .task = cfg->task,
+                                                 .horizon = (uint32_t)cfg->horizon,
+                                                 .n_env = (uint32_t)cfg->num_envs}));
+    snprintf(l->progress->url, sizeof l->progress->url, "%s", hub_url(l->hub));
+    atomic_store(&l->progress->listening, true);
+    return ST_OK;
 }
 
 static void tear_down(struct learner *l)
@@ -646,8 +714,8 @@ enum status learner_run(const struct learner_config *cfg, const atomic_bool *sto
         st = train(&l);
     if (st == ST_CLOSED && atomic_load(stop)) { // keep the closed windows
         st = ST_OK;
-        if (l.updater && l.done.windows > 0) {
-            saved = publish(&l, true);
+        if (l.updater && l.done.windows > l.first_window) {
+            saved = cfg->train_async ? publish(&l, true) : ST_OK;
             st = saved == ST_OK ? checkpoint(&l) : saved;
         }
     }

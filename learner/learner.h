@@ -17,6 +17,7 @@
 #ifndef LEARNER_LEARNER_H
 #define LEARNER_LEARNER_H
 
+#include "common/wire/link.h"
 #include "learner/checkpoint.h"
 #include "learner/update.h"
 
@@ -27,7 +28,7 @@ struct learner_config {
     char listen[OPT_STR_MAX]; // where rollout workers connect
     char out[OPT_STR_MAX];    // run folder: policy.h5, checkpoint.h5, metrics.jsonl, events
     char task[OPT_STR_MAX];   // "" = that of the first worker
-    char hidden[64];          // hidden layers, "64,64"
+    char hidden[OPT_STR_MAX]; // hidden layers, "64,64"
     double log_std;           // initial log standard deviation
     int64_t seed;
     int64_t num_envs, horizon; // of all workers together; a window is their product
@@ -39,10 +40,13 @@ struct learner_config {
     double max_seconds;   // stop after so much training time, 0 = no limit
     double target_return; // stop when the mean return of the last 100 episodes reaches it;
                           // NaN-free: +inf = never
+    const char *options;  // resolved options as JSON, kept in policy.h5; NULL = none
 };
 
 // What learner_run reports while it runs; may be read by any thread at any time.
 struct learner_progress {
+    char url[LINK_URL_MAX]; // where rollout workers connect, once `listening`
+    atomic_bool listening;
     atomic_llong windows, env_steps, episodes, dropped, queue;
     _Atomic double mean_return, lag, steps_per_s, seconds;
 };

@@ -7,6 +7,7 @@
 
 #define BATCH_BYTES_MAX (256u << 20)
 #define WELCOME_WAIT_NS (30 * NS_PER_S)
+#define LOOK_NS         NS_PER_S // between two looks at the stop flag
 
 struct envclient {
     struct link *link;
@@ -34,6 +35,54 @@ static enum status unexpected(const struct envclient *c, const struct msg *m)
     return FAIL(ST_PROTO, "env server %s sent a message of type %u", c->url, m->type);
 }
 
+static bool stopped(const atomic_bool *stop)
+{
+    return stop && atomic_load(stop);
+}
+
+static int64_t slice(int64_t deadline)
+{
+    int64_t left = deadline == WAIT_NEVER ? LOOK_NS : deadline - clock_now_ns();
+
+    return left < LOOK_NS ? left : LOOK_NS;
+}
+
+enum status envclient_dial(struct link **out, const char *url, size_t max_bytes, int64_t wait_ns,
+                           const atomic_bool *stop)
+{
+    int64_t deadline = deadline_after(wait_ns), wait = wait_ns < LOOK_NS ? wait_ns : LOOK_NS;
+
+    for (;;) {
+        int64_t start = clock_now_ns();
+        enum status st = link_dial(out, url, max_bytes, wait);
+
+        // a failure that comes early is one that no second attempt can mend
+        if (st != ST_IO || clock_now_ns() - start < wait)
+            return st;
+        if (stopped(stop))
+            return FAIL(ST_CLOSED, "stopped while connecting to %s", url);
+        wait = slice(deadline);
+        if (wait <= 0)
+            return st;
+    }
+}
+
+// The answer to HELLO.
+static enum status recv_answer(struct envclient *c, const atomic_bool *stop, struct msg **m)
+{
+    int64_t deadline = deadline_after(WELCOME_WAIT_NS);
+    enum status st;
+
+    do {
+        st = link_recv(c->link, m, slice(deadline));
+        if (st == ST_TIMEOUT && stopped(stop))
+            return FAIL(ST_CLOSED, "stopped while connecting to %s", c->url);
+    } while (st == ST_TIMEOUT && clock_now_ns() < deadline);
+    if (st == ST_TIMEOUT || st == ST_AGAIN)
+        return FAIL(ST_IO, "env server %s: no answer to HELLO", c->url);
+    return st == ST_CLOSED ? FAIL(ST_IO, "env server %s: closed the connection", c->url) : st;
+}
+
 static enum status greet(struct envclient *c, const struct envclient_config *cfg)
 {
     struct hello h = cfg->hello;
@@ -45,9 +94,9 @@ static enum status greet(struct envclient *c, const struct envclient_config *cfg
     st = link_send(c->link, m);
     if (st != ST_OK) {
         msg_free(m);
-        return st;
+        return st == ST_CLOSED ? FAIL(ST_IO, "env server %s: closed the connection", c->url) : st;
     }
-    TRY(link_recv(c->link, &m, WELCOME_WAIT_NS));
+    TRY(recv_answer(c, cfg->stop, &m));
     st = m->type == MSG_WELCOME ? welcome_read(m, &c->welcome) : unexpected(c, m);
     msg_free(m);
     return st;
@@ -61,13 +110,9 @@ enum status envclient_open(struct envclient **out, const struct envclient_config
     if (!c)
         return ST_NOMEM;
     snprintf(c->url, sizeof c->url, "%s", cfg->url);
-    st = link_dial(&c->link, cfg->url, BATCH_BYTES_MAX, cfg->connect_wait_ns);
-    if (st == ST_OK) {
+    st = envclient_dial(&c->link, cfg->url, BATCH_BYTES_MAX, cfg->connect_wait_ns, cfg->stop);
+    if (st == ST_OK)
         st = greet(c, cfg);
-        if (st == ST_CLOSED || st == ST_TIMEOUT)
-            st = FAIL(ST_IO, "env server %s: %s", c->url,
-                      st == ST_CLOSED ? "closed the connection" : "no answer to HELLO");
-    }
     if (st != ST_OK) {
         envclient_destroy(c);
         return st;

@@ -8,13 +8,20 @@
 #include "common/wire/envproto.h"
 #include "common/wire/link.h"
 
+#include <stdatomic.h>
+
 struct envclient;
 
 struct envclient_config {
     const char *url;
     struct hello hello;      // version is filled in
     int64_t connect_wait_ns; // how long to try
+    const atomic_bool *stop; // give up with ST_CLOSED when it is true; NULL = no such flag
 };
+
+// link_dial that looks at `stop` (NULL = none) while it tries.
+NODISCARD enum status envclient_dial(struct link **out, const char *url, size_t max_bytes,
+                                     int64_t wait_ns, const atomic_bool *stop);
 
 // Connect, say HELLO, wait for WELCOME. The server's refusal is this function's error text.
 NODISCARD enum status envclient_open(struct envclient **out, const struct envclient_config *cfg);

@@ -8,6 +8,8 @@
 
 #define EVENTS_MAX        4096
 #define WEIGHTS_BYTES_MAX (256u << 20)
+#define WATCH_NS          (100 * NS_PER_MS)
+#define STOP_GRACE_NS     (500 * NS_PER_MS)
 
 struct source {
     struct intake *intake;
@@ -18,36 +20,59 @@ struct source {
 };
 
 struct intake {
+    const atomic_bool *stop;
     struct queue *events; // struct event
     struct source source[INTAKE_SERVERS_MAX];
     int n_source;
     struct link *learner;
     char learner_url[LINK_URL_MAX];
-    pthread_t learner_thread;
-    bool learner_started;
+    pthread_t learner_thread, watch_thread;
+    bool learner_started, watch_started;
+    pthread_mutex_t mtx;
+    pthread_cond_t ending_cond;
+    bool ending;         // guarded by mtx
+    struct event *spare; // guarded by mtx
 };
 
-void event_free(struct event *e)
+static struct event *event_new(struct intake *in)
 {
-    if (!e)
-        return;
-    msg_free(e->m);
-    mem_free(e);
+    struct event *e;
+
+    pthread_mutex_lock(&in->mtx);
+    e = in->spare;
+    if (e)
+        in->spare = e->next_;
+    pthread_mutex_unlock(&in->mtx);
+    return e ? e : mem_alloc(1, sizeof *e);
 }
 
-// Takes the event's message; false when nobody reads any more.
-static bool post(struct intake *in, const struct event *from)
+void intake_done(struct intake *in, struct event *e)
 {
-    struct event *e = mem_alloc(1, sizeof *e);
+    msg_free(e->m);
+    pthread_mutex_lock(&in->mtx);
+    e->next_ = in->spare;
+    in->spare = e;
+    pthread_mutex_unlock(&in->mtx);
+}
 
-    if (!e) {
-        msg_free(from->m);
-        return false;
-    }
-    *e = *from;
+// A place in the queue for what comes next; the reader waits while there is no memory, because its
+// loss must be told.
+static struct event *event_await(struct intake *in)
+{
+    struct event *e;
+
+    while (!(e = event_new(in)))
+        clock_sleep_ns(WATCH_NS);
+    *e = (struct event){0};
+    return e;
+}
+
+// False when nobody reads any more.
+static bool post(struct intake *in, struct event *e)
+{
     if (queue_push(in->events, e, WAIT_NEVER) == ST_OK)
         return true;
-    event_free(e);
+    intake_done(in, e);
     return false;
 }
 
@@ -57,14 +82,17 @@ static void *source_run(void *arg)
     enum status st;
 
     for (;;) {
-        struct event e = {.kind = EVENT_BATCH, .source = s->i};
+        struct event *e = event_await(s->intake);
 
-        st = envclient_recv(s->client, &e.m, &e.head, &e.rows, WAIT_NEVER);
+        e->kind = EVENT_BATCH;
+        e->source = s->i;
+        st = envclient_recv(s->client, &e->m, &e->head, &e->rows, WAIT_NEVER);
         if (st != ST_OK) {
-            e = (struct event){.kind = EVENT_SOURCE_LOST, .source = s->i, .err = *error_last()};
-            e.err.code = st;
+            e->kind = EVENT_SOURCE_LOST;
+            e->m = NULL;
+            e->err = *error_last();
         }
-        if (!post(s->intake, &e) || st != ST_OK)
+        if (!post(s->intake, e) || st != ST_OK)
             return NULL;
     }
 }
@@ -75,30 +103,62 @@ static void *learner_run(void *arg)
     enum status st;
 
     for (;;) {
-        struct event e = {.kind = EVENT_LEARNER};
+        struct event *e = event_await(in);
 
-        st = link_recv(in->learner, &e.m, WAIT_NEVER);
+        e->kind = EVENT_LEARNER;
+        st = link_recv(in->learner, &e->m, WAIT_NEVER);
         if (st != ST_OK) {
             if (st == ST_CLOSED)
                 (void)FAIL(ST_CLOSED, "the learner at %s is gone", in->learner_url);
-            e = (struct event){.kind = EVENT_LEARNER_LOST, .err = *error_last()};
+            e->kind = EVENT_LEARNER_LOST;
+            e->m = NULL;
+            e->err = *error_last();
         }
-        if (!post(in, &e) || st != ST_OK)
+        if (!post(in, e) || st != ST_OK)
             return NULL;
     }
 }
 
-static enum status dial_source(struct intake *in, const char *url, int n_env, int64_t wait_ns)
+static void close_all(struct intake *in)
+{
+    int i;
+
+    for (i = 0; i < in->n_source; i++)
+        envclient_close(in->source[i].client);
+    if (in->learner)
+        link_close(in->learner);
+}
+
+// Cut off sends that do not end by themselves once *stop is set.
+static void *watch_run(void *arg)
+{
+    struct intake *in = arg;
+    int64_t close_ns = WAIT_NEVER;
+
+    pthread_mutex_lock(&in->mtx);
+    while (!in->ending && clock_now_ns() < close_ns) {
+        if (close_ns == WAIT_NEVER && atomic_load(in->stop))
+            close_ns = deadline_after(STOP_GRACE_NS);
+        (void)cond_wait_until(&in->ending_cond, &in->mtx, deadline_after(WATCH_NS));
+    }
+    pthread_mutex_unlock(&in->mtx);
+    close_all(in);
+    return NULL;
+}
+
+static enum status dial_source(struct intake *in, const struct intake_config *cfg, const char *url,
+                               int n_env)
 {
     struct source *s = &in->source[in->n_source];
-    struct envclient_config cfg = {.url = url,
-                                   .hello = {.autoreset = AUTORESET_SAME_STEP,
-                                             .n_env = (uint32_t)n_env,
-                                             .k_max = 1,
-                                             .t_max_ns = -1},
-                                   .connect_wait_ns = wait_ns};
+    struct envclient_config client = {.url = url,
+                                      .hello = {.autoreset = AUTORESET_SAME_STEP,
+                                                .n_env = (uint32_t)n_env,
+                                                .k_max = 1,
+                                                .t_max_ns = -1},
+                                      .connect_wait_ns = cfg->connect_wait_ns,
+                                      .stop = cfg->stop};
 
-    TRY(envclient_open(&s->client, &cfg));
+    TRY(envclient_open(&s->client, &client));
     s->intake = in;
     s->i = in->n_source++;
     return ST_OK;
@@ -114,9 +174,10 @@ static enum status dial_all(struct intake *in, const struct intake_config *cfg)
     for (url = urls; *url; url++)
         n += *url == ',';
     if (n > INTAKE_SERVERS_MAX)
-        return FAIL(ST_INVAL, "%d env servers, at most %d allowed", n, INTAKE_SERVERS_MAX);
+        return FAIL(ST_INVAL, "%d env servers, at most %d are possible", n, INTAKE_SERVERS_MAX);
     if (cfg->n_env > 0 && cfg->n_env < n)
-        return FAIL(ST_INVAL, "%d envs of %d servers", cfg->n_env, n);
+        return FAIL(ST_INVAL, "%d envs of %d env servers: expected one of each at least",
+                    cfg->n_env, n);
     for (url = urls; url; url = rest, i++) {
         // an even share each, so that the envs of a server do not depend on how fast it answers
         int share = cfg->n_env / n + (i < cfg->n_env % n);
@@ -124,10 +185,11 @@ static enum status dial_all(struct intake *in, const struct intake_config *cfg)
         rest = strchr(url, ',');
         if (rest)
             *rest++ = '\0';
-        TRY(dial_source(in, url, share, cfg->connect_wait_ns));
+        TRY(dial_source(in, cfg, url, share));
     }
     snprintf(in->learner_url, sizeof in->learner_url, "%s", cfg->learner_url);
-    return link_dial(&in->learner, cfg->learner_url, WEIGHTS_BYTES_MAX, cfg->connect_wait_ns);
+    return envclient_dial(&in->learner, cfg->learner_url, WEIGHTS_BYTES_MAX, cfg->connect_wait_ns,
+                          cfg->stop);
 }
 
 enum status intake_create(struct intake **out, const struct intake_config *cfg)
@@ -137,6 +199,9 @@ enum status intake_create(struct intake **out, const struct intake_config *cfg)
 
     if (!in)
         return ST_NOMEM;
+    in->stop = cfg->stop;
+    pthread_mutex_init(&in->mtx, NULL);
+    cond_init(&in->ending_cond);
     st = queue_create(&in->events, EVENTS_MAX);
     if (st == ST_OK)
         st = dial_all(in, cfg);
@@ -158,15 +223,12 @@ struct envclient *intake_source(struct intake *in, int i)
     return in->source[i].client;
 }
 
-struct link *intake_learner(struct intake *in)
-{
-    return in->learner;
-}
-
 enum status intake_start(struct intake *in)
 {
     int i;
 
+    TRY(thread_start(&in->watch_thread, "rollout-watch", watch_run, in));
+    in->watch_started = true;
     for (i = 0; i < in->n_source; i++) {
         TRY(thread_start(&in->source[i].thread, "from-envs", source_run, &in->source[i]));
         in->source[i].started = true;
@@ -185,34 +247,55 @@ enum status intake_next(struct intake *in, struct event **out, int64_t wait_ns)
     return ST_OK;
 }
 
-int intake_length(struct intake *in)
+enum status intake_send(struct intake *in, struct msg *m)
 {
-    return queue_length(in->events);
+    enum status st = link_send(in->learner, m);
+
+    if (st != ST_OK)
+        msg_free(m);
+    return st == ST_CLOSED ? ST_OK : st;
+}
+
+static void join_all(struct intake *in)
+{
+    int i;
+
+    pthread_mutex_lock(&in->mtx);
+    in->ending = true;
+    pthread_cond_broadcast(&in->ending_cond);
+    pthread_mutex_unlock(&in->mtx);
+    if (in->watch_started)
+        pthread_join(in->watch_thread, NULL);
+    for (i = 0; i < in->n_source; i++)
+        if (in->source[i].started)
+            pthread_join(in->source[i].thread, NULL);
+    if (in->learner_started)
+        pthread_join(in->learner_thread, NULL);
 }
 
 void intake_destroy(struct intake *in)
 {
-    void *e;
+    struct event *e;
+    void *item;
     int i;
 
     if (!in)
         return;
     if (in->events)
         queue_close(in->events);
-    for (i = 0; i < in->n_source; i++)
-        envclient_close(in->source[i].client);
-    if (in->learner)
-        link_close(in->learner);
-    for (i = 0; i < in->n_source; i++)
-        if (in->source[i].started)
-            pthread_join(in->source[i].thread, NULL);
-    if (in->learner_started)
-        pthread_join(in->learner_thread, NULL);
-    while (in->events && queue_pop(in->events, &e, 0) == ST_OK)
-        event_free(e);
+    close_all(in);
+    join_all(in);
+    while (in->events && queue_pop(in->events, &item, 0) == ST_OK)
+        intake_done(in, item);
+    while ((e = in->spare)) {
+        in->spare = e->next_;
+        mem_free(e);
+    }
     for (i = 0; i < in->n_source; i++)
         envclient_destroy(in->source[i].client);
     link_destroy(in->learner);
     queue_destroy(in->events);
+    pthread_cond_destroy(&in->ending_cond);
+    pthread_mutex_destroy(&in->mtx);
     mem_free(in);
 }

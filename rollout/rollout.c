@@ -3,9 +3,9 @@
 #include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/thread.h"
-#include "common/wire/trainproto.h"
 #include "nn/policy.h"
-#include "rollout/intake.h"
+#include "rollout/fleet.h"
+#include "rollout/history.h"
 #include "rollout/scheduler.h"
 #include "rollout/trajectory.h"
 
@@ -13,311 +13,154 @@
 
 #define STOP_WAIT_NS (100 * NS_PER_MS) // how soon *stop is seen
 
-// One env as the worker sees it; its number here is its global number less env_offset.
-struct slot {
-    int source;
-    uint32_t env; // the server's number
-    uint64_t episode;
-    uint32_t elapsed; // steps of the episode so far
-    uint64_t used;    // decisions made
-    bool pending;     // a decision waits for its outcome
-    // The actions of the episode as executed, so that a checkpoint can say where it is.
-    float *history; // (history_cap, n_act)
-    size_t history_cap;
-    uint32_t replay; // steps to execute again from the history before new decisions are made
-};
-
 struct worker {
     const struct rollout_config *cfg;
+    const atomic_bool *stop;
     struct rollout_progress *progress;
     struct intake *intake;
+    struct fleet *fleet;
     struct trajectory *trajectory;
     struct scheduler *scheduler;
+    struct history *history;
     struct policy *policy;
-    struct weights *weights;
-    const struct spec *spec;
-    int n_env, n_lost;
-    bool begun;
-    struct slot *slots;      // (n_env)
-    int **local;             // (n_source, server's envs) slot of each env of a server
-    double *obs;             // (n_env, n_obs) the latest observation of each env
-    int *batch;              // (n_env) slots to infer or to step
+    struct weights *weights; // NULL until the first have come
+    int n_env;
+    size_t n_obs, n_act;
+    bool begun; // the first episodes were started
+    bool done;  // the learner said BYE
+
+    bool *pending;           // (n_env) a decision waits for its outcome
+    uint64_t *used;          // (n_env) decisions made
+    uint64_t *episode;       // (n_env) scratch
+    double *obs;             // (n_env, n_obs) the latest observations
+    int *batch;              // (n_env) the envs of an inference or a step
     struct policy_row *rows; // (n_env)
-    float *actions;          // (n_env, n_act)
+    float *action;           // (n_env, n_act) as sampled
+    float *clipped;          // (n_env, n_act) as sent
     float *logp;             // (n_env)
 };
 
-static double *obs_of(struct worker *w, int i)
+static double *obs_of(struct worker *w, int env)
 {
-    return w->obs + (size_t)i * (size_t)w->spec->n_obs;
+    return w->obs + (size_t)env * w->n_obs;
 }
 
 // ------------------------------------------------------------------ set-up
-
-static enum status check_same(struct worker *w, const struct spec *spec)
-{
-    if (!w->spec)
-        w->spec = spec;
-    if (strcmp(spec->task, w->spec->task) != 0 || spec->n_obs != w->spec->n_obs ||
-        spec->n_act != w->spec->n_act)
-        return FAIL(ST_INVAL, "env servers offer different tasks: '%s' (%d, %d) and '%s' (%d, %d)",
-                    w->spec->task, w->spec->n_obs, w->spec->n_act, spec->task, spec->n_obs,
-                    spec->n_act);
-    return ST_OK;
-}
 
 static enum status allocate(struct worker *w)
 {
     size_t n = (size_t)w->n_env;
 
-    w->slots = mem_alloc(n, sizeof w->slots[0]);
-    w->obs = mem_alloc(n * (size_t)w->spec->n_obs, sizeof w->obs[0]);
+    w->pending = mem_alloc(n, sizeof w->pending[0]);
+    w->used = mem_alloc(n, sizeof w->used[0]);
+    w->episode = mem_alloc(n, sizeof w->episode[0]);
+    w->obs = mem_alloc(n * w->n_obs, sizeof w->obs[0]);
     w->batch = mem_alloc(n, sizeof w->batch[0]);
     w->rows = mem_alloc(n, sizeof w->rows[0]);
-    w->actions = mem_alloc(n * (size_t)w->spec->n_act, sizeof w->actions[0]);
+    w->action = mem_alloc(n * w->n_act, sizeof w->action[0]);
+    w->clipped = mem_alloc(n * w->n_act, sizeof w->clipped[0]);
     w->logp = mem_alloc(n, sizeof w->logp[0]);
-    w->local = mem_alloc((size_t)intake_n_source(w->intake), sizeof w->local[0]);
-    return w->slots && w->obs && w->batch && w->rows && w->actions && w->logp && w->local
+    return w->pending && w->used && w->episode && w->obs && w->batch && w->rows && w->action &&
+                   w->clipped && w->logp
                ? ST_OK
                : ST_NOMEM;
 }
 
-static enum status map_envs(struct worker *w)
-{
-    int s, at = 0;
-    uint32_t k;
-
-    for (s = 0; s < intake_n_source(w->intake); s++) {
-        const struct welcome *wel = envclient_welcome(intake_source(w->intake, s));
-
-        w->local[s] = mem_alloc((size_t)wel->spec.n_env, sizeof w->local[s][0]);
-        if (!w->local[s])
-            return ST_NOMEM;
-        for (k = 0; k < (uint32_t)wel->spec.n_env; k++)
-            w->local[s][k] = -1;
-        for (k = 0; k < wel->n_env; k++, at++) {
-            w->slots[at].source = s;
-            w->slots[at].env = wel->env[k];
-            w->local[s][wel->env[k]] = at;
-        }
-    }
-    return ST_OK;
-}
-
-static enum status join(struct worker *w)
+static enum status send_join(struct worker *w)
 {
     struct join j = {.version = TRAINPROTO_VERSION,
                      .n_env = (uint32_t)w->n_env,
                      .env_first = (uint32_t)w->cfg->env_offset,
                      .seed = (uint64_t)w->cfg->seed,
                      .horizon = (uint32_t)w->cfg->horizon,
-                     .n_obs = (uint32_t)w->spec->n_obs,
-                     .n_act = (uint32_t)w->spec->n_act};
+                     .n_obs = (uint32_t)w->n_obs,
+                     .n_act = (uint32_t)w->n_act};
     struct msg *m;
-    enum status st;
 
-    memcpy(j.task, w->spec->task, sizeof j.task);
+    memcpy(j.task, fleet_spec(w->fleet)->task, sizeof j.task);
     TRY(join_write(&m, &j));
-    st = link_send(intake_learner(w->intake), m);
-    if (st != ST_OK)
-        msg_free(m);
-    return st;
+    return intake_send(w->intake, m);
 }
 
 static enum status set_up(struct worker *w)
 {
     const struct rollout_config *cfg = w->cfg;
-    int s, b_max;
+    int b_max;
 
-    TRY(intake_create(&w->intake,
-                      &(struct intake_config){.env_urls = cfg->env,
-                                              .learner_url = cfg->learner,
-                                              .n_env = (int)cfg->num_envs,
-                                              .connect_wait_ns = cfg->connect_wait_ns}));
-    for (s = 0; s < intake_n_source(w->intake); s++) {
-        const struct welcome *wel = envclient_welcome(intake_source(w->intake, s));
-
-        TRY(check_same(w, &wel->spec));
-        w->n_env += (int)wel->n_env;
-    }
-    TRY(allocate(w));
-    TRY(map_envs(w));
+    TRY(intake_create(&w->intake, &(struct intake_config){.env_urls = cfg->env,
+                                                          .learner_url = cfg->learner,
+                                                          .n_env = (int)cfg->num_envs,
+                                                          .connect_wait_ns = cfg->connect_wait_ns,
+                                                          .stop = w->stop}));
+    TRY(fleet_create(&w->fleet, w->intake));
+    w->n_env = fleet_n_env(w->fleet);
+    w->n_obs = (size_t)fleet_spec(w->fleet)->n_obs;
+    w->n_act = (size_t)fleet_spec(w->fleet)->n_act;
     b_max = cfg->batch_max > 0 ? (int)cfg->batch_max : (w->n_env + 1) / 2;
+    TRY(allocate(w));
+    TRY(history_create(&w->history, w->n_env, (int)w->n_act));
     TRY(scheduler_create(&w->scheduler, w->n_env, !cfg->rollout_async, b_max,
                          cfg->batch_timeout_ns));
-    TRY(trajectory_create(&w->trajectory, w->n_env, (int)cfg->horizon, w->spec->n_obs,
-                          w->spec->n_act));
+    TRY(trajectory_create(&w->trajectory, w->n_env, (int)cfg->horizon, (int)w->n_obs,
+                          (int)w->n_act));
     TRY(intake_start(w->intake));
-    return join(w);
+    return send_join(w);
 }
 
 static void tear_down(struct worker *w)
 {
-    int i;
-
-    for (i = 0; w->local && i < intake_n_source(w->intake); i++)
-        mem_free(w->local[i]);
+    fleet_destroy(w->fleet);
     intake_destroy(w->intake);
     trajectory_destroy(w->trajectory);
     scheduler_destroy(w->scheduler);
+    history_destroy(w->history);
     policy_destroy(w->policy);
     weights_drop(w->weights);
-    for (i = 0; w->slots && i < w->n_env; i++)
-        mem_free(w->slots[i].history);
-    mem_free(w->local);
-    mem_free(w->slots);
+    mem_free(w->pending);
+    mem_free(w->used);
+    mem_free(w->episode);
     mem_free(w->obs);
     mem_free(w->batch);
     mem_free(w->rows);
-    mem_free(w->actions);
+    mem_free(w->action);
+    mem_free(w->clipped);
     mem_free(w->logp);
-}
-
-// ------------------------------------------------------------------ where the episodes are
-
-static enum status history_reserve(struct worker *w, struct slot *slot, size_t n)
-{
-    size_t cap = slot->history_cap ? slot->history_cap : 256;
-    float *p;
-
-    while (cap < n)
-        cap *= 2;
-    if (cap == slot->history_cap)
-        return ST_OK;
-    p = mem_resize(slot->history, cap * (size_t)w->spec->n_act, sizeof *p);
-    if (!p)
-        return ST_NOMEM;
-    slot->history = p;
-    slot->history_cap = cap;
-    return ST_OK;
-}
-
-static enum status send_state(struct worker *w)
-{
-    uint32_t n_act = (uint32_t)w->spec->n_act;
-    struct msg *m;
-    enum status st;
-    int i;
-
-    TRY(state_begin(&m, (uint32_t)w->cfg->env_offset, (uint32_t)w->n_env, n_act));
-    st = ST_OK;
-    for (i = 0; i < w->n_env && st == ST_OK; i++) {
-        const struct slot *slot = &w->slots[i];
-
-        st = state_add(m,
-                       &(struct episode_state){.episode = slot->episode,
-                                               .elapsed = slot->elapsed,
-                                               .action = slot->history},
-                       n_act);
-    }
-    if (st == ST_OK)
-        st = link_send(intake_learner(w->intake), m);
-    if (st != ST_OK)
-        msg_free(m);
-    return st;
-}
-
-static enum status take_state(struct worker *w, const struct msg *m)
-{
-    uint32_t env_first, n_env, n_act = (uint32_t)w->spec->n_act;
-    struct episode_state s;
-    struct reader r;
-    int i;
-
-    TRY(state_read(m, n_act, &r, &env_first, &n_env));
-    if (w->begun || n_env != (uint32_t)w->n_env || env_first != (uint32_t)w->cfg->env_offset)
-        return FAIL(ST_PROTO, "the learner sent the state of envs %u to %u", env_first,
-                    env_first + n_env - 1);
-    for (i = 0; i < w->n_env; i++) {
-        struct slot *slot = &w->slots[i];
-
-        TRY(state_next(&r, n_act, &s));
-        TRY(history_reserve(w, slot, s.elapsed));
-        memcpy(slot->history, s.action, (size_t)s.elapsed * n_act * sizeof(float));
-        slot->episode = s.episode;
-        slot->replay = s.elapsed;
-    }
-    return reader_end(&r, true, "STATE");
 }
 
 // ------------------------------------------------------------------ actions out
 
-// Send the actions of `n` slots in w->batch to their servers; action (n, n_act) is clipped.
-static enum status send_actions(struct worker *w, int n)
-{
-    int n_act = w->spec->n_act, s, i, k;
-    size_t stride = step_stride(1, n_act);
-
-    for (s = 0; s < intake_n_source(w->intake); s++) {
-        struct envclient *c = intake_source(w->intake, s);
-        struct msg *m;
-        uint8_t *out;
-        int count = 0;
-
-        for (i = 0; i < n; i++)
-            count += w->slots[w->batch[i]].source == s;
-        if (count == 0)
-            continue;
-        TRY(envclient_step_begin(c, count, &m, &out));
-        for (i = 0; i < n; i++) {
-            struct slot *slot = &w->slots[w->batch[i]];
-            struct step_row *row = (struct step_row *)out;
-            const float *a = w->actions + (size_t)i * (size_t)n_act;
-            float *to = (float *)(row + 1);
-
-            if (slot->source != s)
-                continue;
-            row->env = slot->env;
-            row->n_sub = 1;
-            for (k = 0; k < n_act; k++)
-                to[k] = a[k] < w->spec->act_low[k]    ? w->spec->act_low[k]
-                        : a[k] > w->spec->act_high[k] ? w->spec->act_high[k]
-                                                      : a[k];
-            if (slot->pending) { // not a replay
-                if (history_reserve(w, slot, slot->elapsed + 1) != ST_OK) {
-                    msg_free(m);
-                    return ST_NOMEM;
-                }
-                memcpy(slot->history + (size_t)slot->elapsed * (size_t)n_act, to,
-                       (size_t)n_act * sizeof to[0]);
-            }
-            out += stride;
-        }
-        if (envclient_step_send(c, m) != ST_OK)
-            log_warn("rollout", "%s", error_last()->text); // its reader tells the rest
-    }
-    return ST_OK;
-}
-
 static enum status infer(struct worker *w)
 {
-    int n = w->weights ? scheduler_take(w->scheduler, w->batch, clock_now_ns()) : 0, i;
-    size_t n_act = (size_t)w->spec->n_act;
+    int i, n = w->weights ? scheduler_take(w->scheduler, w->batch, clock_now_ns()) : 0;
 
     if (n == 0)
         return ST_OK;
     for (i = 0; i < n; i++) {
-        const struct slot *slot = &w->slots[w->batch[i]];
+        int env = w->batch[i];
 
-        w->rows[i] = (struct policy_row){.obs = obs_of(w, w->batch[i]),
+        w->rows[i] = (struct policy_row){.obs = obs_of(w, env),
                                          .seed = (uint64_t)w->cfg->seed,
-                                         .stream = (uint64_t)(w->cfg->env_offset + w->batch[i]),
-                                         .episode = slot->episode,
-                                         .step = slot->elapsed};
+                                         .stream = (uint64_t)(w->cfg->env_offset + env),
+                                         .episode = history_episode(w->history, env),
+                                         .step = history_elapsed(w->history, env)};
     }
     accel_infer(&w->cfg->accel, n);
-    TRY(policy_act(w->policy, w->weights, w->rows, n, false, w->actions, w->logp));
+    TRY(policy_act(w->policy, w->weights, w->rows, n, false, w->action, w->logp));
     for (i = 0; i < n; i++) {
-        struct slot *slot = &w->slots[w->batch[i]];
+        const float *action = w->action + (size_t)i * w->n_act;
+        float *clipped = w->clipped + (size_t)i * w->n_act;
+        int env = w->batch[i];
 
-        trajectory_decide(w->trajectory, w->batch[i], w->rows[i].obs,
-                          w->actions + (size_t)i * n_act, w->logp[i], w->weights->version);
-        slot->used++;
-        slot->pending = true;
+        trajectory_decide(w->trajectory, env, w->rows[i].obs, action, w->logp[i],
+                          w->weights->version);
+        fleet_clip(w->fleet, action, clipped);
+        TRY(history_act(w->history, env, clipped));
+        w->pending[env] = true;
+        w->used[env]++;
     }
     atomic_fetch_add(&w->progress->batches, 1);
     atomic_fetch_add(&w->progress->rows, n);
-    return send_actions(w, n);
+    return fleet_step(w->fleet, w->batch, w->clipped, n);
 }
 
 // ------------------------------------------------------------------ rows in
@@ -333,117 +176,116 @@ static uint32_t chunk_flags(uint32_t row_flags)
     return row_flags & ROW_TRUNCATED ? CHUNK_TRUNCATED : 0;
 }
 
-static enum status send_chunk(struct worker *w, int i)
+static enum status send_chunk(struct worker *w, int env)
 {
     struct msg *m;
-    enum status st;
 
-    TRY(trajectory_close(w->trajectory, i, obs_of(w, i), 0, (uint32_t)(w->cfg->env_offset + i),
-                         &m));
-    st = link_send(intake_learner(w->intake), m);
-    if (st != ST_OK)
-        msg_free(m);
-    return st == ST_CLOSED ? ST_OK : st; // the reader says why
+    TRY(trajectory_close(w->trajectory, env, obs_of(w, env), 0,
+                         (uint32_t)(w->cfg->env_offset + env), &m));
+    return intake_send(w->intake, m);
 }
 
-// The outcome of a decision: append it, count episodes, say whether the chunk is full.
-static bool outcome(struct worker *w, int i, const uint8_t *row, const struct row_layout *layout)
+static void count(struct worker *w, int env, const struct row_head *head, uint32_t flags)
 {
-    const struct row_head *head = (const struct row_head *)row;
-    struct slot *slot = &w->slots[i];
-    uint32_t flags = chunk_flags(head->flags);
-
-    slot->pending = false;
-    if (!(flags & (CHUNK_ERROR | CHUNK_SKIP)))
-        atomic_fetch_add(&w->progress->env_steps, 1);
-    slot->elapsed++;
-    if ((head->flags & ROW_DONE) && !(flags & CHUNK_ERROR)) {
-        trajectory_episode(w->trajectory, i, head->episode_return, head->elapsed);
+    if (head->flags & ROW_ERROR) {
+        atomic_fetch_add(&w->progress->errors, 1);
+    } else if (head->flags & ROW_DONE) {
+        trajectory_episode(w->trajectory, env, head->episode_return, head->elapsed);
         atomic_fetch_add(&w->progress->episodes, 1);
     }
-    if (flags & CHUNK_ERROR)
-        atomic_fetch_add(&w->progress->errors, 1);
-    if (head->flags & ROW_DONE) {
-        slot->episode = head->episode + 1;
-        slot->elapsed = 0;
-    }
-    return trajectory_outcome(w->trajectory, i, *(const double *)(row + layout->reward), flags,
-                              (const double *)(row + layout->final_obs));
+    if (!(flags & (CHUNK_ERROR | CHUNK_SKIP)))
+        atomic_fetch_add(&w->progress->env_steps, 1);
 }
 
-// One row of a batch. `*replay` is set if the env must execute an action of its history again.
-static enum status take_row(struct worker *w, int i, const uint8_t *row,
-                            const struct row_layout *layout, bool *replay)
+// Where the env is now. A row's identity is that of the episode that its reward belongs to.
+static void move_on(struct worker *w, int env, const struct row_head *head)
+{
+    if (head->flags & ROW_FIRST)
+        history_begin(w->history, env, head->episode);
+    else if (head->flags & ROW_DONE)
+        history_begin(w->history, env, head->episode + 1);
+    else
+        history_executed(w->history, env);
+}
+
+// A row of an env that replays its history; *next is the action that comes next, NULL = none.
+static enum status replay_row(struct worker *w, int env, const struct row_head *head,
+                              const float **next)
+{
+    if ((head->flags & ROW_DONE) && history_replay(w->history, env))
+        return FAIL(ST_PROTO,
+                    "env %d ended its episode while it was replayed: the engine or the task is not "
+                    "that of the checkpoint",
+                    env);
+    move_on(w, env, head);
+    *next = history_replay(w->history, env);
+    return ST_OK;
+}
+
+// One row of a batch; *replay as above.
+static enum status take_row(struct worker *w, int env, const uint8_t *row,
+                            const struct row_layout *layout, const float **replay)
 {
     const struct row_head *head = (const struct row_head *)row;
-    struct slot *slot = &w->slots[i];
     bool full = false;
 
-    *replay = false;
-    memcpy(obs_of(w, i), row + layout->obs, (size_t)w->spec->n_obs * sizeof(double));
-    if (slot->pending) {
-        full = outcome(w, i, row, layout);
-    } else if (slot->replay > 0) {
-        slot->elapsed = head->elapsed;
-        if (head->flags & ROW_DONE)
-            return FAIL(ST_PROTO,
-                        "env %u ended while its episode was replayed: another engine or "
-                        "task than the checkpoint's",
-                        slot->env);
-        *replay = slot->elapsed < slot->replay;
-        if (*replay)
-            return ST_OK;
-        slot->replay = 0;
-    }
-    if (head->flags & ROW_FIRST) {
-        slot->episode = head->episode;
-        slot->elapsed = 0;
+    *replay = NULL;
+    memcpy(obs_of(w, env), row + layout->obs, w->n_obs * sizeof(double));
+    if (w->pending[env]) {
+        uint32_t flags = chunk_flags(head->flags);
+
+        w->pending[env] = false;
+        count(w, env, head, flags);
+        full = trajectory_outcome(w->trajectory, env, *(const double *)(row + layout->reward),
+                                  flags, (const double *)(row + layout->final_obs));
+        move_on(w, env, head);
+    } else {
+        TRY(replay_row(w, env, head, replay));
     }
     if (full)
-        TRY(send_chunk(w, i));
-    scheduler_arrive(w->scheduler, i, slot->used, clock_now_ns());
+        TRY(send_chunk(w, env));
+    if (!*replay)
+        scheduler_arrive(w->scheduler, env, w->used[env], clock_now_ns());
     return ST_OK;
 }
 
 static enum status take_batch(struct worker *w, const struct event *e)
 {
     const struct row_layout *layout = envclient_layout(intake_source(w->intake, e->source));
-    size_t n_act = (size_t)w->spec->n_act;
-    int n_replay = 0;
+    int env, n_replay = 0;
+    const float *replay;
     uint32_t k;
 
     for (k = 0; k < e->head->n; k++) {
         const uint8_t *row = e->rows + (size_t)k * e->head->stride;
-        uint32_t env = ((const struct row_head *)row)->env;
-        bool replay;
-        int i = env < (uint32_t)w->spec->n_env ? w->local[e->source][env] : -1;
 
-        if (i < 0)
-            return FAIL(ST_PROTO, "an env server sent a row of env %u, which is not ours", env);
-        TRY(take_row(w, i, row, layout, &replay));
+        TRY(fleet_find(w->fleet, e->source, ((const struct row_head *)row)->env, &env));
+        TRY(take_row(w, env, row, layout, &replay));
         if (replay) {
-            memcpy(w->actions + (size_t)n_replay * n_act,
-                   w->slots[i].history + w->slots[i].elapsed * n_act, n_act * sizeof(float));
-            w->batch[n_replay++] = i;
+            memcpy(w->clipped + (size_t)n_replay * w->n_act, replay, w->n_act * sizeof replay[0]);
+            w->batch[n_replay++] = env;
         }
     }
-    return n_replay > 0 ? send_actions(w, n_replay) : ST_OK;
+    return n_replay > 0 ? fleet_step(w->fleet, w->batch, w->clipped, n_replay) : ST_OK;
 }
 
+// Go on with the envs of the other servers, and tell the learner, which waits for all.
 static enum status lose_source(struct worker *w, const struct event *e)
 {
-    int i;
+    uint32_t *lost = (uint32_t *)w->episode; // scratch of twice the size
+    int i, n = fleet_lose(w->fleet, e->source, w->batch);
+    struct msg *m;
 
-    for (i = 0; i < w->n_env; i++) {
-        if (w->slots[i].source == e->source) {
-            scheduler_remove(w->scheduler, i);
-            w->n_lost++;
-        }
-    }
-    if (w->n_lost == w->n_env)
+    if (fleet_n_left(w->fleet) == 0)
         return error_adopt(&e->err);
-    log_warn("rollout", "%s; %d of %d envs are left", e->err.text, w->n_env - w->n_lost, w->n_env);
-    return ST_OK;
+    log_warn("rollout", "%s; %d of %d envs are left", e->err.text, fleet_n_left(w->fleet),
+             w->n_env);
+    for (i = 0; i < n; i++) {
+        scheduler_remove(w->scheduler, w->batch[i]);
+        lost[i] = (uint32_t)(w->cfg->env_offset + w->batch[i]);
+    }
+    TRY(lost_write(&m, lost, (uint32_t)n));
+    return intake_send(w->intake, m);
 }
 
 // ------------------------------------------------------------------ the learner's messages
@@ -451,22 +293,41 @@ static enum status lose_source(struct worker *w, const struct event *e)
 // Start all episodes: the first ones, or those of the checkpoint.
 static enum status begin(struct worker *w)
 {
-    struct reset_row *rows = mem_alloc((size_t)w->n_env, sizeof rows[0]);
-    enum status st = rows ? ST_OK : ST_NOMEM;
-    int s, i, n;
+    int i;
 
-    for (s = 0; s < intake_n_source(w->intake) && st == ST_OK; s++) {
-        for (i = n = 0; i < w->n_env; i++)
-            if (w->slots[i].source == s)
-                rows[n++] = (struct reset_row){.env = w->slots[i].env,
-                                               .seed = (uint64_t)w->cfg->seed,
-                                               .stream = (uint64_t)(w->cfg->env_offset + i),
-                                               .episode = w->slots[i].episode};
-        st = envclient_reset(intake_source(w->intake, s), rows, n);
-    }
-    mem_free(rows);
+    for (i = 0; i < w->n_env; i++)
+        w->episode[i] = history_episode(w->history, i);
     w->begun = true;
-    return st;
+    return fleet_reset(w->fleet, (uint64_t)w->cfg->seed, (uint64_t)w->cfg->env_offset, w->episode);
+}
+
+static enum status take_state(struct worker *w, const struct msg *m)
+{
+    if (w->begun)
+        return FAIL(ST_PROTO, "the learner at %s sent a STATE after WEIGHTS", w->cfg->learner);
+    return history_read(w->history, (uint32_t)w->cfg->env_offset, m);
+}
+
+static enum status answer_state(struct worker *w)
+{
+    struct msg *m;
+
+    TRY(history_write(w->history, (uint32_t)w->cfg->env_offset, &m));
+    return intake_send(w->intake, m);
+}
+
+static enum status use_weights(struct worker *w, struct weights *weights)
+{
+    if (weights->shape.n_obs != (int)w->n_obs || weights->shape.n_act != (int)w->n_act)
+        return FAIL(ST_PROTO,
+                    "the learner's policy takes %d observations and %d actions, %s has %zu and %zu",
+                    weights->shape.n_obs, weights->shape.n_act, fleet_spec(w->fleet)->task,
+                    w->n_obs, w->n_act);
+    if (!w->policy)
+        TRY(policy_create(&w->policy, &weights->shape, w->n_env));
+    weights_drop(w->weights);
+    w->weights = weights_hold(weights);
+    return ST_OK;
 }
 
 static enum status take_weights(struct worker *w, const struct msg *m)
@@ -474,31 +335,21 @@ static enum status take_weights(struct worker *w, const struct msg *m)
     struct weights_head head;
     struct weights *weights;
     const void *blob;
+    enum status st;
 
     TRY(weights_read(m, &head, &blob));
     TRY(weights_blob_read(&weights, blob, head.blob_bytes));
-    if (weights->shape.n_obs != w->spec->n_obs || weights->shape.n_act != w->spec->n_act) {
-        enum status st =
-            FAIL(ST_PROTO,
-                 "the learner's policy takes %d observations and %d actions, "
-                 "the task has %d and %d",
-                 weights->shape.n_obs, weights->shape.n_act, w->spec->n_obs, w->spec->n_act);
-
-        weights_drop(weights);
-        return st;
-    }
+    st = use_weights(w, weights);
+    weights_drop(weights);
+    TRY(st);
     if (head.want_state)
-        TRY(send_state(w));
-    weights_drop(w->weights);
-    w->weights = weights;
-    if (!w->policy)
-        TRY(policy_create(&w->policy, &weights->shape, w->n_env));
+        TRY(answer_state(w));
     atomic_store(&w->progress->version, (long long)head.version);
     scheduler_admit(w->scheduler, head.admit, clock_now_ns());
     return w->begun ? ST_OK : begin(w);
 }
 
-static enum status take_learner(struct worker *w, const struct msg *m, bool *done)
+static enum status take_learner(struct worker *w, const struct msg *m)
 {
     struct proto_error e;
 
@@ -508,51 +359,59 @@ static enum status take_learner(struct worker *w, const struct msg *m, bool *don
     case MSG_STATE:
         return take_state(w, m);
     case MSG_BYE:
-        *done = true;
+        w->done = true;
         return ST_OK;
     case MSG_ERROR:
         TRY(proto_error_read(m, &e));
-        return FAIL(ST_PROTO, "the learner at %s refuses: %s", w->cfg->learner, e.text);
+        return FAIL(e.code == ST_INVAL ? ST_INVAL : ST_PROTO, "the learner at %s refuses: %s",
+                    w->cfg->learner, e.text);
     default:
         return FAIL(ST_PROTO, "the learner at %s sent a message of type %u", w->cfg->learner,
                     m->type);
     }
 }
 
-static enum status handle(struct worker *w, const struct event *e, bool *done)
+// ------------------------------------------------------------------ the loop
+
+static bool over(const struct worker *w)
 {
+    return w->done || atomic_load(w->stop);
+}
+
+static enum status handle(struct worker *w, const struct event *e)
+{
+    if (over(w))
+        return ST_OK; // connections may be closed by now, which means nothing
     switch (e->kind) {
     case EVENT_BATCH:
         return take_batch(w, e);
     case EVENT_SOURCE_LOST:
         return lose_source(w, e);
     case EVENT_LEARNER:
-        return take_learner(w, e->m, done);
+        return take_learner(w, e->m);
     case EVENT_LEARNER_LOST:
         return error_adopt(&e->err);
     }
     return ST_OK;
 }
 
-static enum status work(struct worker *w, const atomic_bool *stop)
+static enum status work(struct worker *w)
 {
-    bool done = false;
-
-    while (!done && !atomic_load(stop)) {
+    while (!over(w)) {
         int64_t due = scheduler_due_ns(w->scheduler, clock_now_ns());
         struct event *e;
         enum status st = intake_next(w->intake, &e, due < STOP_WAIT_NS ? due : STOP_WAIT_NS);
 
         // take all that has arrived before the next inference
         while (st == ST_OK) {
-            st = handle(w, e, &done);
-            event_free(e);
+            st = handle(w, e);
+            intake_done(w->intake, e);
             TRY(st);
-            st = done ? ST_AGAIN : intake_next(w->intake, &e, 0);
+            st = intake_next(w->intake, &e, 0);
         }
         if (st != ST_AGAIN && st != ST_TIMEOUT)
             return st;
-        if (!done)
+        if (!over(w))
             TRY(infer(w));
     }
     return ST_OK;
@@ -561,11 +420,11 @@ static enum status work(struct worker *w, const atomic_bool *stop)
 enum status rollout_run(const struct rollout_config *cfg, const atomic_bool *stop,
                         struct rollout_progress *progress)
 {
-    struct worker w = {.cfg = cfg, .progress = progress};
+    struct worker w = {.cfg = cfg, .stop = stop, .progress = progress};
     enum status st = set_up(&w);
 
     if (st == ST_OK)
-        st = work(&w, stop);
+        st = work(&w);
     tear_down(&w);
-    return st;
+    return atomic_load(stop) ? ST_OK : st; // a stop may cut off anything
 }

@@ -26,6 +26,7 @@ enum msg_type {
     MSG_WEIGHTS,
     MSG_CHUNK,
     MSG_STATE,
+    MSG_LOST,
     // both
     MSG_ERROR = 64,
     MSG_BYE,

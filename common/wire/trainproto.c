@@ -181,6 +181,39 @@ enum status state_next(struct reader *r, uint32_t n_act, struct episode_state *o
     return ST_OK;
 }
 
+enum status lost_write(struct msg **out, const uint32_t *env, uint32_t n)
+{
+    struct msg *m;
+    enum status st;
+
+    TRY(msg_new(&m, MSG_LOST, sizeof n + n * sizeof *env));
+    st = msg_u32(m, n);
+    if (st == ST_OK)
+        st = msg_bytes(m, env, n * sizeof *env);
+    return finish(st, m, out);
+}
+
+enum status lost_read(const struct msg *m, const uint32_t **env, uint32_t *n)
+{
+    struct reader r = reader_make(m);
+    const uint32_t *p;
+    uint32_t count, i;
+
+    TRY(expect(m, MSG_LOST, "LOST"));
+    count = read_u32(&r);
+    TRY(reader_end(&r, false, "LOST"));
+    TRY(in_range("LOST: n_env", count, 1, SPEC_ENV_MAX));
+    p = read_bytes(&r, count, sizeof *p);
+    TRY(reader_end(&r, true, "LOST"));
+    for (i = 1; i < count; i++)
+        if (p[i] <= p[i - 1])
+            return FAIL(ST_PROTO, "LOST: env %u after env %u, expected ascending numbers", p[i],
+                        p[i - 1]);
+    *env = p;
+    *n = count;
+    return ST_OK;
+}
+
 static size_t chunk_bytes(const struct chunk_head *h)
 {
     size_t floats = (size_t)h->n_step * (h->n_obs + (size_t)h->n_act + 2) + h->n_obs +

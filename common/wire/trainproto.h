@@ -7,6 +7,7 @@
 //                                  checkpoint
 //   CHUNK   T steps of one env     ->
 //   STATE   where its episodes are ->
+//   LOST    envs that are gone     ->
 //                                  <-   WEIGHTS  after each global batch
 //                                  <-   BYE      training has ended
 //
@@ -88,6 +89,10 @@ NODISCARD enum status state_add(struct msg *m, const struct episode_state *s, ui
 NODISCARD enum status state_read(const struct msg *m, uint32_t n_act, struct reader *r,
                                  uint32_t *env_first, uint32_t *n_env);
 NODISCARD enum status state_next(struct reader *r, uint32_t n_act, struct episode_state *out);
+
+// Envs (global numbers, ascending) that will send nothing more: their env server is gone.
+NODISCARD enum status lost_write(struct msg **out, const uint32_t *env, uint32_t n);
+NODISCARD enum status lost_read(const struct msg *m, const uint32_t **env, uint32_t *n);
 
 NODISCARD enum status join_write(struct msg **out, const struct join *j);
 NODISCARD enum status join_read(const struct msg *m, struct join *out);
