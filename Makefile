@@ -2,7 +2,7 @@
 #
 #   make                        set up and build build/simstream
 #   make demo                   ... and train and evaluate a policy with it
-#   make test                   ... and run every check; about 20 minutes on two cores
+#   make test                   ... and run every check; about 8 minutes on two cores
 #   make MUJOCO_VERSION=4.0.0   the same with another MuJoCo of deps.txt
 #   make MUJOCO_DIR=/opt/mujoco the same with an own copy of MuJoCo
 #

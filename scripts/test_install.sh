@@ -13,8 +13,10 @@ cp -r "$source/tests/install" "$work/consumer"
 cd "$work"
 
 for file in bin/simstream lib/libsimstream.so include/simstream/envserver/pool.h \
-    share/simstream/gym/ant.xml share/simstream/gym/LICENSE share/simstream/licences/mujoco/LICENSE
+    share/simstream/gym/ant.xml share/simstream/gym/LICENSE share/simstream/licences/LICENSE \
+    share/simstream/licences/mujoco/LICENSE
 do
+    case "$BUILD_DIR/$file" in *-own/*/mujoco/*) continue ;; esac # an own copy may have none
     [ -e "prefix/$file" ] || { echo "the installation lacks $file"; exit 1; }
 done
 

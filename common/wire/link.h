@@ -12,6 +12,10 @@
 // their own. link_close may be called from any thread and wakes both; link_destroy comes last.
 //
 // Back-pressure: send blocks while the peer does not read; nothing is dropped.
+//
+// Messages sent before a close still arrive. Over tcp that needs the closing side to have read what
+// came in, since the system resets a connection with unread bytes. Time limits of streams are
+// rounded up to a millisecond.
 #ifndef COMMON_WIRE_LINK_H
 #define COMMON_WIRE_LINK_H
 
@@ -32,7 +36,8 @@ NODISCARD enum status listener_open(struct listener **out, const char *url, size
 // The address with the real port; valid while the listener lives.
 const char *listener_url(const struct listener *l);
 
-// The next connection. ST_TIMEOUT, or ST_CLOSED after listener_close.
+// The next connection. ST_TIMEOUT (ST_AGAIN if wait_ns is 0), or ST_CLOSED after listener_close.
+// ST_IO: one could not be taken (too many open files, for example); the listener goes on.
 NODISCARD enum status listener_accept(struct listener *l, struct link **out, int64_t wait_ns);
 
 // Stop accepting and wake the accepting thread; any thread. Removes the ipc path.
