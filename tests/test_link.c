@@ -293,6 +293,58 @@ static void link_close_wakes_both_threads(void **state)
     }
 }
 
+static void *send_forever(void *arg)
+{
+    enum status st = ST_OK;
+
+    while (st == ST_OK) {
+        struct msg *m;
+
+        st = msg_new(&m, 1, 20000);
+        if (st != ST_OK)
+            break;
+        memset(m->data, 0, 20000);
+        m->len = 20000;
+        st = link_send(arg, m);
+        if (st != ST_OK)
+            msg_free(m);
+    }
+    return (void *)(intptr_t)st;
+}
+
+static void *recv_forever(void *arg)
+{
+    enum status st;
+    struct msg *m;
+
+    while ((st = link_recv(arg, &m, ENOUGH)) == ST_OK)
+        msg_free(m);
+    return (void *)(intptr_t)st;
+}
+
+static void a_close_at_any_moment_ends_busy_threads(void **state)
+{
+    struct rng r = rng_make(5, RNG_TEST, 0, 0, 0);
+
+    (void)state;
+    for (int i = 0; i < 40 * KINDS; i++) {
+        struct pair p = pair_open((enum kind)(i % KINDS));
+        pthread_t threads[4];
+        void *end;
+
+        for (int k = 0; k < 4; k++)
+            assert_ok(thread_start(&threads[k], "busy", k < 2 ? send_forever : recv_forever,
+                                   k % 2 ? p.client : p.server));
+        clock_sleep_ns(rng_below(&r, 1000000));
+        link_close(i / KINDS % 2 ? p.client : p.server);
+        for (int k = 0; k < 4; k++) {
+            pthread_join(threads[k], &end);
+            assert_int_equal((intptr_t)end, ST_CLOSED);
+        }
+        pair_close(&p);
+    }
+}
+
 static void messages_sent_before_a_close_arrive(void **state)
 {
     (void)state;
@@ -678,6 +730,7 @@ int main(void)
         wire_test(both_directions_work_at_once),
         wire_test(a_sender_waits_for_its_reader),
         wire_test(link_close_wakes_both_threads),
+        wire_test(a_close_at_any_moment_ends_busy_threads),
         wire_test(messages_sent_before_a_close_arrive),
         wire_test(sending_to_a_closed_peer_fails_and_keeps_the_message),
         wire_test(too_long_messages_end_the_connection),

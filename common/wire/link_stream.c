@@ -25,6 +25,8 @@ struct stream_link {
     struct link base;
     nng_stream *stream;
     size_t max_bytes;
+    pthread_mutex_t mtx;
+    bool closed; // guarded by mtx
     nng_aio *send;
     bool send_broken; // part of a message may be out: nothing can follow it
 
@@ -91,6 +93,20 @@ static enum status await(nng_aio *aio, int64_t wait_ns, const char *what)
     return rv == 0 ? ST_OK : nng_failed(rv, what);
 }
 
+// nng never ends an operation that is started on a closed stream, so closing waits until one has
+// been started, and none is started afterwards.
+static enum status start(struct stream_link *sl, void (*op)(nng_stream *, nng_aio *), nng_aio *aio)
+{
+    bool closed;
+
+    pthread_mutex_lock(&sl->mtx);
+    closed = sl->closed;
+    if (!closed)
+        op(sl->stream, aio);
+    pthread_mutex_unlock(&sl->mtx);
+    return closed ? FAIL(ST_CLOSED, "this side has closed the connection") : ST_OK;
+}
+
 static enum status stream_send(struct link *k, struct msg *m)
 {
     struct stream_link *sl = (struct stream_link *)k;
@@ -108,7 +124,7 @@ static enum status stream_send(struct link *k, struct msg *m)
         int rv = nng_aio_set_iov(sl->send, 2, iov);
 
         if (rv == 0) {
-            nng_stream_send(sl->stream, sl->send);
+            TRY(start(sl, nng_stream_send, sl->send));
             nng_aio_wait(sl->send);
             rv = nng_aio_result(sl->send);
         }
@@ -142,7 +158,7 @@ static enum status recv_some(struct stream_link *sl, int64_t wait_ns)
     if (rv != 0)
         return nng_failed(rv, "cannot receive");
     set_limit(sl->recv, wait_ns);
-    nng_stream_recv(sl->stream, sl->recv);
+    TRY(start(sl, nng_stream_recv, sl->recv));
     TRY(await(sl->recv, wait_ns, "cannot receive"));
     n = nng_aio_count(sl->recv);
     body = n < body ? n : body;
@@ -229,7 +245,12 @@ static enum status stream_recv(struct link *k, struct msg **out, int64_t wait_ns
 
 static void stream_close(struct link *k)
 {
-    nng_stream_close(((struct stream_link *)k)->stream);
+    struct stream_link *sl = (struct stream_link *)k;
+
+    pthread_mutex_lock(&sl->mtx);
+    sl->closed = true;
+    nng_stream_close(sl->stream);
+    pthread_mutex_unlock(&sl->mtx);
 }
 
 static void stream_destroy(struct link *k)
@@ -241,6 +262,7 @@ static void stream_destroy(struct link *k)
     if (sl->send)
         nng_aio_free(sl->send);
     nng_stream_free(sl->stream);
+    pthread_mutex_destroy(&sl->mtx);
     msg_free(sl->body);
     mem_free(sl);
 }
@@ -265,6 +287,7 @@ static enum status link_new(struct link **out, nng_stream *stream, size_t max_by
     sl->base.ops = &link_ops;
     sl->stream = stream;
     sl->max_bytes = max_bytes;
+    pthread_mutex_init(&sl->mtx, NULL);
     rv = nng_aio_alloc(&sl->recv, NULL, NULL);
     if (rv == 0)
         rv = nng_aio_alloc(&sl->send, NULL, NULL);
