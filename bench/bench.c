@@ -22,15 +22,6 @@ void bench_spread(struct json *j, const char *key, double *x, int n)
     json_close(j, '}');
 }
 
-void bench_print(struct json *j)
-{
-    const char *text = json_text(j);
-
-    puts(text ? text : "{}");
-    fflush(stdout);
-    json_fini(j);
-}
-
 int cmd_bench(int argc, char **argv)
 {
     static const char *const usage =

@@ -17,7 +17,4 @@ NODISCARD enum status bench_simulation(const char *task, int n_env, int n_thread
 // {"min": , "median": , "max": } of n numbers (sorted in place).
 void bench_spread(struct json *j, const char *key, double *x, int n);
 
-// Print the line and free the writer.
-void bench_print(struct json *j);
-
 #endif

@@ -165,6 +165,6 @@ int bench_async(int argc, char **argv)
         json_close(&j, '}');
     }
     json_close(&j, '}');
-    bench_print(&j);
+    cmd_print_json(&j);
     return EXIT_DONE;
 }

@@ -264,7 +264,7 @@ static enum status bench_task(const struct env_options *o, const char *task)
     for (k = 0; k < 3; k++)
         bench_spread(&j, names[k], rate[k], n);
     json_close(&j, '}');
-    bench_print(&j);
+    cmd_print_json(&j);
     return ST_OK;
 }
 

@@ -5,6 +5,7 @@
 #define CLI_CMD_H
 
 #include "common/base/config.h"
+#include "common/base/json.h"
 
 #define EXIT_DONE   0
 #define EXIT_FAILED 1
@@ -28,5 +29,8 @@ int cmd_begin(const struct opt *table, void *obj, const char *usage, int argc, c
 // Print the calling thread's last error as the program's failure; the exit code that fits it:
 // EXIT_USAGE for ST_INVAL, else EXIT_FAILED.
 int cmd_fail(enum status st);
+
+// Print a finished JSON value as one line on stdout and free the writer.
+void cmd_print_json(struct json *j);
 
 #endif

@@ -80,6 +80,18 @@ int cmd_fail(enum status st)
     return st == ST_INVAL ? EXIT_USAGE : EXIT_FAILED;
 }
 
+void cmd_print_json(struct json *j)
+{
+    const char *text = json_text(j);
+
+    if (text)
+        puts(text);
+    else
+        (void)cmd_fail(ST_NOMEM);
+    fflush(stdout);
+    json_fini(j);
+}
+
 int main(int argc, char **argv)
 {
     size_t i;

@@ -64,7 +64,6 @@ int cmd_rollout(int argc, char **argv)
     json_int(&j, "errors", p.errors);
     json_int(&j, "version", p.version);
     json_close(&j, '}');
-    puts(json_text(&j) ? json_text(&j) : "{}");
-    json_fini(&j);
+    cmd_print_json(&j);
     return st == ST_OK ? EXIT_DONE : code;
 }

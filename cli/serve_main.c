@@ -48,8 +48,7 @@ static void announce(const struct serve_options *o, const struct pool *pool,
         json_int(&j, "num_envs", o->num_envs);
         json_str(&j, "url", server_url(server));
         json_close(&j, '}');
-        puts(json_text(&j) ? json_text(&j) : "{}");
-        json_fini(&j);
+        cmd_print_json(&j);
     }
     fflush(stdout);
 }
@@ -101,8 +100,7 @@ static void totals(const struct serve_options *o, struct pool *pool)
     json_int(&j, "batches_deadline", s.batches[BATCHER_DEADLINE]);
     json_int(&j, "batches_drained", s.batches[BATCHER_DRAINED]);
     json_close(&j, '}');
-    puts(json_text(&j) ? json_text(&j) : "{}");
-    json_fini(&j);
+    cmd_print_json(&j);
 }
 
 int cmd_serve(int argc, char **argv)

@@ -55,8 +55,7 @@ static void announce(const struct training *t)
         json_open(&j, NULL, '{');
         json_str(&j, "url", t->progress.url);
         json_close(&j, '}');
-        puts(json_text(&j) ? json_text(&j) : "{}");
-        json_fini(&j);
+        cmd_print_json(&j);
     }
     fflush(stdout);
 }
@@ -107,7 +106,6 @@ int training_finish(struct training *t, enum status st, bool json)
     json_real(&j, "seconds", p->seconds);
     json_str(&j, "out", t->cfg->out);
     json_close(&j, '}');
-    puts(json_text(&j) ? json_text(&j) : "{}");
-    json_fini(&j);
+    cmd_print_json(&j);
     return EXIT_DONE;
 }
