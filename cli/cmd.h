@@ -12,10 +12,16 @@
 #define EXIT_USAGE  2
 
 int cmd_serve(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+int cmd_load(int argc, char **argv);
 int cmd_rollout(int argc, char **argv);
 int cmd_learn(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
+int cmd_merge(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
+int cmd_init_states(int argc, char **argv);
+int cmd_render(int argc, char **argv);
 int cmd_tasks(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
@@ -29,6 +35,9 @@ int cmd_begin(const struct opt *table, void *obj, const char *usage, int argc, c
 // Print the calling thread's last error as the program's failure; the exit code that fits it:
 // EXIT_USAGE for ST_INVAL, else EXIT_FAILED.
 int cmd_fail(enum status st);
+
+// Print the file DIR/NAME on stdout.
+NODISCARD enum status cmd_print_file(const char *dir, const char *name);
 
 // Print a finished JSON value as one line on stdout and free the writer.
 void cmd_print_json(struct json *j);

@@ -1,22 +1,16 @@
-// The few calls and constants that are needed are declared here, as Khronos and NVIDIA define them;
-// neither headers nor libraries of either are needed to build. Opened libraries stay open: drivers
-// do not like to be unloaded.
+// The few calls of NVIDIA's driver that are needed are declared here, as NVIDIA defines them;
+// neither its headers nor its libraries are needed to build. Opened libraries stay open: drivers do
+// not like to be unloaded.
 #include "cli/devices.h"
 
+#include "common/base/thread.h"
+#include "envserver/egl_context.h"
+
 #include <dlfcn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#define EGL_VENDOR_NAME     0x3053
-#define EGL_EXTENSION_NAMES 0x3055
-#define EGL_DRM_FILE        0x3233 // EGL_EXT_device_drm
-#define EGL_RENDERER_NAME   0x335f // EGL_EXT_device_query_name
-
-typedef void *(*get_address_fn)(const char *name);
-typedef unsigned (*query_devices_fn)(int32_t max, void **devices, int32_t *n);
-typedef const char *(*device_string_fn)(void *device, int32_t name);
-typedef const char *(*query_string_fn)(void *display, int32_t name);
+#define PROBE_NS (20 * NS_PER_S) // a driver may hang
 
 // dlsym gives an object pointer; POSIX wants it converted through memory.
 static void symbol(void *library, const char *name, void *fn)
@@ -26,85 +20,45 @@ static void symbol(void *library, const char *name, void *fn)
     memcpy(fn, &p, sizeof p);
 }
 
-static bool lists(const char *extensions, const char *name)
+static void ask_device(struct device *d, int index)
 {
-    size_t n = strlen(name);
-    const char *p;
+    struct egl_choice choice = {index, -1};
+    struct egl_about about = {0};
 
-    for (p = extensions; p && (p = strstr(p, name)); p += n)
-        if ((p == extensions || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0'))
-            return true;
-    return false;
-}
-
-static void name_egl_device(struct device *d, void *device, device_string_fn get)
-{
-    const char *extensions = get(device, EGL_EXTENSION_NAMES);
-    const char *drm = NULL, *vendor = NULL, *renderer = NULL;
-
-    if (lists(extensions, "EGL_EXT_device_query_name")) {
-        vendor = get(device, EGL_VENDOR_NAME);
-        renderer = get(device, EGL_RENDERER_NAME);
-    }
-    if (lists(extensions, "EGL_EXT_device_drm"))
-        drm = get(device, EGL_DRM_FILE);
-    d->software = lists(extensions, "EGL_MESA_device_software");
-    if (renderer)
-        snprintf(d->name, sizeof d->name, "%s%s%s%s%s", vendor ? vendor : "", vendor ? " " : "",
-                 renderer, drm ? " at " : "", drm ? drm : "");
-    else if (drm)
-        snprintf(d->name, sizeof d->name, "device at %s", drm);
+    d->works = egl_probe(&about, &choice, PROBE_NS) == ST_OK;
+    if (d->works)
+        snprintf(d->renderer, sizeof d->renderer, "%s, OpenGL %s", about.renderer, about.version);
     else
-        snprintf(d->name, sizeof d->name, "%s",
-                 d->software                               ? "Mesa software renderer"
-                 : lists(extensions, "EGL_NV_device_cuda") ? "NVIDIA device"
-                                                           : "unnamed device");
-}
-
-static bool query_egl(struct devices *out, void *library)
-{
-    query_devices_fn query = NULL;
-    device_string_fn get = NULL;
-    get_address_fn address = NULL;
-    void *found[DEVICES_MAX], *p;
-    int32_t i, n = 0;
-
-    symbol(library, "eglGetProcAddress", &address);
-    if (!address)
-        return false;
-    p = address("eglQueryDevicesEXT");
-    memcpy(&query, &p, sizeof p);
-    p = address("eglQueryDeviceStringEXT");
-    memcpy(&get, &p, sizeof p);
-    if (!query || !get || !query(DEVICES_MAX, found, &n))
-        return false;
-    for (i = 0; i < n && i < DEVICES_MAX; i++)
-        name_egl_device(&out->device[out->n++], found[i], get);
-    return true;
+        snprintf(d->renderer, sizeof d->renderer, "does not start: %.200s", error_last()->text);
+    d->software = d->software || (d->works && about.software);
 }
 
 void devices_egl(struct devices *out)
 {
-    void *library = dlopen("libEGL.so.1", RTLD_NOW | RTLD_LOCAL);
-    int i, hardware = 0;
+    struct egl_device found[DEVICES_MAX];
+    int i, n = 0, hardware = 0;
 
     memset(out, 0, sizeof *out);
-    if (!library) {
-        snprintf(out->detail, sizeof out->detail, "libEGL.so.1 not found");
-        snprintf(out->advice, sizeof out->advice,
-                 "apt-get install libegl1 libegl-mesa0 (or the GPU vendor's driver)");
+    if (egl_devices(found, DEVICES_MAX, &n) != ST_OK || n == 0) {
+        egl_describe(out->detail, sizeof out->detail);
+        snprintf(
+            out->advice, sizeof out->advice,
+            "apt-get install libegl1 libegl-mesa0 libgl1-mesa-dri (or the graphics part of the "
+            "GPU's driver)");
         return;
     }
-    if (!query_egl(out, library) || out->n == 0) {
-        snprintf(out->detail, sizeof out->detail, "libEGL.so.1 lists no device");
-        snprintf(out->advice, sizeof out->advice,
-                 "apt-get install libegl-mesa0 libgl1-mesa-dri (or the GPU vendor's driver)");
-        return;
+    for (i = 0; i < n; i++) {
+        struct device *d = &out->device[out->n++];
+
+        snprintf(d->name, sizeof d->name, "%s", found[i].name);
+        d->software = found[i].software;
+        d->cuda = found[i].cuda;
+        ask_device(d, i);
+        out->usable += d->works;
+        hardware += d->works && !d->software;
     }
-    for (i = 0; i < out->n; i++)
-        hardware += !out->device[i].software;
-    snprintf(out->detail, sizeof out->detail, "%d hardware, %d software", hardware,
-             out->n - hardware);
+    snprintf(out->detail, sizeof out->detail, "%d in the list, %d that render on hardware", n,
+             hardware);
 }
 
 struct cuda {
@@ -172,6 +126,7 @@ void devices_gpu(struct devices *out)
         return;
     }
     name_gpus(out, &c, n);
+    out->usable = out->n;
     snprintf(out->detail, sizeof out->detail, "%d, driver for CUDA %d.%d", out->n, version / 1000,
              version % 1000 / 10);
 }

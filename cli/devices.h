@@ -1,5 +1,6 @@
 // devices.h - what can render and what can compute here: EGL devices and NVIDIA GPUs, asked through
-// libraries that are opened at run time, so the program starts without them.
+// libraries that are opened at run time, so the program starts without them. Every EGL device is
+// asked for an OpenGL context, since a listed device may have no working driver.
 //
 // Threads: one at a time.
 #ifndef CLI_DEVICES_H
@@ -11,17 +12,20 @@
 
 struct device {
     char name[160];
-    bool software; // EGL: rendered by the CPU
+    char renderer[256]; // EGL: what draws there, by its driver, or why nothing does
+    bool software;      // EGL: rendered by the CPU
+    bool works;         // EGL: an OpenGL context starts
+    int cuda;           // EGL: CUDA ordinal, -1 = none
 };
 
 struct devices {
-    int n;
+    int n, usable; // in the list; that work
     struct device device[DEVICES_MAX];
     char detail[256]; // what there is, or why there is nothing
     char advice[256]; // what to install; "" = nothing
 };
 
-// EGL devices, by eglQueryDevicesEXT.
+// EGL devices in the order of their numbers (--egl-device, or egl_device in a configuration).
 void devices_egl(struct devices *out);
 
 // NVIDIA GPUs, by the driver's libcuda.

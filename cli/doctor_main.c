@@ -1,11 +1,13 @@
 #define _GNU_SOURCE // dladdr, RTLD_DEFAULT, CPU_COUNT
 #include "cli/cmd.h"
 #include "cli/devices.h"
+#include "cli/limits.h"
 
 #include "common/base/json.h"
 #include "common/base/thread.h"
 #include "common/wire/spec.h"
 #include "scenes/engine.h"
+#include "scenes/libero/data.h"
 #include "scenes/scene.h"
 
 #include <dlfcn.h>
@@ -15,9 +17,6 @@
 #include <sched.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #define CHECKS_MAX 16
 #define MIB        (1024.0 * 1024.0)
@@ -36,13 +35,6 @@ struct check {
     bool required, found;
     char detail[PATH_MAX + 128]; // version and place, or what is wrong
     char advice[256];            // what to install or set; "" = nothing
-};
-
-struct limits {
-    int cpus, cpus_online; // usable by this process; in the machine
-    double files;          // open files, INFINITY = no limit
-    double shm_mib;        // of /dev/shm, NAN = not there
-    double memory_mib, free_mib;
 };
 
 struct fit { // how many envs of a task the free memory holds for sure
@@ -167,11 +159,23 @@ static void check_models(struct findings *f)
 {
     struct check *c = add(f, "Gymnasium models", true);
 
-    c->found = scene_asset_dir(c->detail, sizeof c->detail) == ST_OK;
+    c->found = scene_asset_dir("gym", c->detail, sizeof c->detail) == ST_OK;
     if (c->found)
         return;
     snprintf(c->detail, sizeof c->detail, "%s", error_last()->text);
     snprintf(c->advice, sizeof c->advice, "make setup, then make install again");
+}
+
+static void check_libero(struct findings *f)
+{
+    struct check *c = add(f, "LIBERO's files", false);
+    struct data_dirs dirs;
+
+    c->found = data_find_libero(&dirs, "", "1.4.1") == ST_OK;
+    snprintf(c->detail, sizeof c->detail, "%.*s", (int)sizeof c->detail - 1,
+             c->found ? dirs.root : error_last()->text);
+    if (!c->found)
+        snprintf(c->advice, sizeof c->advice, "make libero-data");
 }
 
 // The whole chain once: compile the model of `task` and measure a world of it.
@@ -229,67 +233,10 @@ static void check_devices(struct findings *f)
     for (i = 0; i < 2; i++) {
         struct check *c = add(f, names[i], false);
 
-        c->found = devices[i]->n > 0;
+        c->found = devices[i]->usable > 0;
         snprintf(c->detail, sizeof c->detail, "%s", devices[i]->detail);
         snprintf(c->advice, sizeof c->advice, "%s", devices[i]->advice);
     }
-}
-
-// --- limits
-// ---------------------------------------------------------------------------------------
-
-// A number in the first line of a file that starts with `prefix`; NAN if there is none.
-static double number_in(const char *path, const char *prefix)
-{
-    FILE *f = fopen(path, "r");
-    double value = NAN;
-    char line[256];
-
-    if (!f)
-        return NAN;
-    while (fgets(line, sizeof line, f)) {
-        if (strncmp(line, prefix, strlen(prefix)) != 0)
-            continue;
-        if (sscanf(line + strlen(prefix), "%lf", &value) != 1)
-            value = NAN; // "max", for example
-        break;
-    }
-    fclose(f);
-    return value;
-}
-
-// Memory of the machine, or of the control group (version 2, else 1) if that is less.
-static void measure_memory(struct limits *l)
-{
-    double limit = number_in("/sys/fs/cgroup/memory.max", "");
-    double used = number_in("/sys/fs/cgroup/memory.current", "");
-
-    l->memory_mib = number_in("/proc/meminfo", "MemTotal:") / 1024;
-    l->free_mib = number_in("/proc/meminfo", "MemAvailable:") / 1024;
-    if (isnan(limit)) {
-        limit = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes", "");
-        used = number_in("/sys/fs/cgroup/memory/memory.usage_in_bytes", "");
-    }
-    if (isnan(limit) || isnan(used))
-        return;
-    l->memory_mib = fmin(l->memory_mib, limit / MIB);
-    l->free_mib = fmin(l->free_mib, (limit - used) / MIB);
-}
-
-static void measure_limits(struct limits *l)
-{
-    struct statvfs shm;
-    struct rlimit files;
-
-    l->cpus = thread_cpus();
-    l->cpus_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    l->files = NAN;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0)
-        l->files = files.rlim_cur == RLIM_INFINITY ? INFINITY : (double)files.rlim_cur;
-    l->shm_mib = NAN;
-    if (statvfs("/dev/shm", &shm) == 0)
-        l->shm_mib = (double)shm.f_blocks * (double)shm.f_frsize / MIB;
-    measure_memory(l);
 }
 
 // --- output
@@ -305,15 +252,29 @@ static bool healthy(const struct findings *f)
     return true;
 }
 
-static void print_devices(const struct devices *d, bool renders)
+static void print_egl(const struct devices *devices)
 {
     int i;
 
-    for (i = 0; i < d->n; i++)
-        printf("%24s%s%s\n", "", d->device[i].name,
-               !renders                ? ""
-               : d->device[i].software ? " (software, renders on the CPU)"
-                                       : " (hardware)");
+    for (i = 0; i < devices->n; i++) {
+        const struct device *d = &devices->device[i];
+        char cuda[32] = "";
+
+        if (d->cuda >= 0)
+            snprintf(cuda, sizeof cuda, ", CUDA device %d", d->cuda);
+        printf("%24s%d: %s%s\n%24s   %s%s\n", "", i, d->name, cuda, "", d->renderer,
+               !d->works     ? ""
+               : d->software ? " (software: on the CPU)"
+                             : " (hardware)");
+    }
+}
+
+static void print_gpus(const struct devices *devices)
+{
+    int i;
+
+    for (i = 0; i < devices->n; i++)
+        printf("%24s%s\n", "", devices->device[i].name);
 }
 
 static void print_checks(const struct findings *f)
@@ -329,9 +290,9 @@ static void print_checks(const struct findings *f)
                              : "-",
                c->name, c->detail);
         if (strcmp(c->name, "EGL") == 0)
-            print_devices(&f->egl, true);
+            print_egl(&f->egl);
         if (strcmp(c->name, "GPU") == 0)
-            print_devices(&f->gpu, false);
+            print_gpus(&f->gpu);
         if (c->advice[0])
             printf("%24s%s%s\n", "", c->found ? "" : "to get it: ", c->advice);
     }
@@ -367,8 +328,12 @@ static void put_devices(struct json *j, const char *key, const struct devices *d
     for (i = 0; i < d->n; i++) {
         json_open(j, NULL, '{');
         json_str(j, "name", d->device[i].name);
-        if (renders)
+        if (renders) {
+            json_str(j, "renderer", d->device[i].renderer);
+            json_bool(j, "works", d->device[i].works);
             json_bool(j, "software", d->device[i].software);
+            json_int(j, "cuda", d->device[i].cuda);
+        }
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -436,7 +401,8 @@ int cmd_doctor(int argc, char **argv)
     memset(&f, 0, sizeof f);
     check_libraries(&f);
     check_models(&f);
-    measure_limits(&f.limits);
+    check_libero(&f);
+    limits_measure(&f.limits);
     check_tasks(&f);
     check_devices(&f);
     if (o.json) {

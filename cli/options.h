@@ -45,6 +45,30 @@
          "64,64",                                                                 \
          "hidden layers of the policy and of the value network",                  \
          NULL},                                                                   \
+        {"conv",                                                                  \
+         OPT_STR,                                                                 \
+         offsetof(T, f.conv),                                                     \
+         0,                                                                       \
+         0,                                                                       \
+         "16x8/4,32x4/2",                                                         \
+         "with pictures: convolutions, channels x kernel / stride of each",       \
+         NULL},                                                                   \
+        {"frame-stack",                                                           \
+         OPT_INT,                                                                 \
+         offsetof(T, f.frame_stack),                                              \
+         1,                                                                       \
+         8,                                                                       \
+         "3",                                                                     \
+         "with pictures: those of so many successive steps are seen at once",     \
+         NULL},                                                                   \
+        {"pixels-state",                                                          \
+         OPT_BOOL,                                                                \
+         offsetof(T, f.pixels_state),                                             \
+         0,                                                                       \
+         1,                                                                       \
+         "false",                                                                 \
+         "with pictures: the observation vector is seen too",                     \
+         NULL},                                                                   \
         {"log-std",                                                               \
          OPT_REAL,                                                                \
          offsetof(T, f.log_std),                                                  \
@@ -92,14 +116,30 @@
 
 // Rows for a struct rollout_config that is member `f` of struct T.
 #define ROLLOUT_OPTS(T, f)                                                                  \
-    {"rollout-async",                                                                       \
+    {"pixels",                                                                              \
      OPT_BOOL,                                                                              \
-     offsetof(T, f.rollout_async),                                                          \
+     offsetof(T, f.pixels),                                                                 \
      0,                                                                                     \
      1,                                                                                     \
      "false",                                                                               \
-     "infer by batch size and deadline instead of a barrier over all envs",                 \
+     "learn from a picture of the task, which its keyword 'cameras' asks for",              \
      NULL},                                                                                 \
+        {"picture",                                                                         \
+         OPT_STR,                                                                           \
+         offsetof(T, f.picture),                                                            \
+         0,                                                                                 \
+         0,                                                                                 \
+         "",                                                                                \
+         "name of the picture, with --pixels; empty = the first",                           \
+         NULL},                                                                             \
+        {"rollout-async",                                                                   \
+         OPT_BOOL,                                                                          \
+         offsetof(T, f.rollout_async),                                                      \
+         0,                                                                                 \
+         1,                                                                                 \
+         "false",                                                                           \
+         "infer by batch size and deadline instead of a barrier over all envs",             \
+         NULL},                                                                             \
         {"infer-batch-max",                                                                 \
          OPT_INT,                                                                           \
          offsetof(T, f.batch_max),                                                          \

@@ -3,13 +3,15 @@
 #include "cli/options.h"
 #include "cli/signals.h"
 #include "cli/training.h"
+#include "cli/vary.h"
 
+#include "common/base/mem.h"
 #include "learner/learner.h"
 
 #include <string.h>
 
 struct train_options {
-    char task[OPT_STR_MAX], kwargs[OPT_STR_MAX];
+    char task[OPT_STR_MAX], kwargs[OPT_STR_MAX], randomize[OPT_STR_MAX];
     int64_t threads, batch_max, batch_timeout_ns;
     struct learner_config learner;
     struct rollout_config rollout;
@@ -21,6 +23,7 @@ struct train_options {
 static const struct opt table[] = {
     {"task", OPT_STR, AT(task), 0, 0, NULL, "task to train on; 'simstream tasks' lists them", NULL},
     {"kwargs", OPT_STR, AT(kwargs), 0, 0, "", "the task's keyword arguments, a JSON object", NULL},
+    VARY_OPT(AT(randomize)),
     SHARED_OPTS(struct train_options, learner.seed, learner.num_envs, learner.horizon),
     {"threads", OPT_INT, AT(threads), 0, 256, "0", "env worker threads, 0 = one a CPU", NULL},
     {"batch-max", OPT_INT, AT(batch_max), 1, BATCHER_MAX, "16",
@@ -34,10 +37,11 @@ static const struct opt table[] = {
     {0},
 };
 
-static enum status start(struct train_options *o, struct embedded *e)
+static enum status start(struct train_options *o, const char *plan, struct embedded *e)
 {
     struct pool_config pool = {.task = o->task,
                                .kwargs = o->kwargs,
+                               .randomize = plan,
                                .n_env = (int)o->learner.num_envs,
                                .n_thread = (int)o->threads};
 
@@ -61,22 +65,28 @@ int cmd_train(int argc, char **argv)
     struct embedded e = {0};
     struct training t;
     enum status st, other;
-    char options[4096];
+    char options[4096], noted[4096] = "", *plan = NULL;
     int code;
 
     memset(&o, 0, sizeof o);
     code = cmd_begin(table, &o, "train --task=NAME [--option=value ...]", argc, argv, 0, NULL);
     if (code >= 0)
         return code;
-    if (opts_dump(table, &o, options, sizeof options) == ST_OK)
-        o.learner.options = options;
+    st = vary_read(&plan, o.randomize);
+    if (st == ST_OK)
+        st = opts_dump(table, &o, options, sizeof options);
+    if (st == ST_OK)
+        st = vary_note(noted, sizeof noted, options, plan);
+    o.learner.options = noted;
     training_init(&t, &o.learner, signals_install());
     t.partner_ended = &e.ended;
-    st = start(&o, &e);
+    if (st == ST_OK)
+        st = start(&o, plan, &e);
     if (st == ST_OK)
         st = training_watch(&t);
     other = embedded_finish(&e);
     if (st == ST_OK && other != ST_OK && other != ST_CLOSED)
         st = other;
+    mem_free(plan);
     return training_finish(&t, st, o.json);
 }

@@ -37,14 +37,32 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+pkg_check_modules(EXPAT REQUIRED IMPORTED_TARGET expat)
+pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
+pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libturbojpeg)
+pkg_check_modules(MSGPACK REQUIRED IMPORTED_TARGET msgpack)
+pkg_check_modules(ZMQ IMPORTED_TARGET libzmq) # without it GR00T's protocol is left out
+pkg_check_modules(AV REQUIRED libavcodec libavformat libswscale) # headers; opened at run time
 find_path(NNG_INCLUDE nng/nng.h REQUIRED)
 find_library(NNG_LIBRARY nng REQUIRED)
+find_path(MBEDTLS_INCLUDE mbedtls/md.h REQUIRED)
+find_library(MBEDCRYPTO_LIBRARY mbedcrypto REQUIRED)
+find_path(EMBREE_INCLUDE embree3/rtcore.h REQUIRED)
+find_library(EMBREE_LIBRARY embree3 REQUIRED)
 
 add_library(simstream_deps INTERFACE)
-target_include_directories(simstream_deps SYSTEM INTERFACE ${NNG_INCLUDE})
+target_include_directories(simstream_deps SYSTEM INTERFACE ${NNG_INCLUDE} ${MBEDTLS_INCLUDE}
+                           ${EMBREE_INCLUDE} ${AV_INCLUDE_DIRS})
 target_link_libraries(simstream_deps INTERFACE
-    mujoco PkgConfig::CJSON PkgConfig::OPENBLAS PkgConfig::HDF5 ${NNG_LIBRARY}
+    mujoco PkgConfig::CJSON PkgConfig::OPENBLAS PkgConfig::HDF5 PkgConfig::EXPAT PkgConfig::ZLIB
+    PkgConfig::PNG PkgConfig::JPEG PkgConfig::MSGPACK ${EMBREE_LIBRARY} ${NNG_LIBRARY} ${MBEDCRYPTO_LIBRARY}
     Threads::Threads ${CMAKE_DL_LIBS} m)
+
+if(ZMQ_FOUND)
+    target_link_libraries(simstream_deps INTERFACE PkgConfig::ZMQ)
+    target_compile_definitions(simstream_deps INTERFACE SIMSTREAM_ZMQ)
+endif()
 
 # The commit, for `simstream --version`; configure again when it changes.
 execute_process(COMMAND git describe --always --dirty WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}

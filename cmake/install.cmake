@@ -24,6 +24,8 @@ file(GLOB gym_licence ${DEPS_DIR}/gymnasium-${gymnasium_version}/*.dist-info/lic
 install(FILES ${mujoco_library} DESTINATION lib)
 install(FILES ${mujoco_licences} DESTINATION share/simstream/licences/mujoco)
 install(DIRECTORY ${SIMSTREAM_ASSET_DIR}/ DESTINATION share/simstream/gym FILES_MATCHING PATTERN *.xml)
+install(FILES scenes/libero/libero.tables DESTINATION share/simstream/libero)
+install(DIRECTORY scenes/libero/tabletop/ DESTINATION share/simstream/tabletop)
 install(FILES ${gym_licence} DESTINATION share/simstream/gym)
 install(FILES LICENSE DESTINATION share/simstream/licences)
 

@@ -2,214 +2,61 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "common/wire/link.h"
+#include "envserver/server_priv.h"
 
-#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
-#define SESSIONS_MAX      1024
-#define REQUEST_BYTES_MAX (64u << 20)
-#define HELLO_WAIT_NS     (10 * NS_PER_S)
-#define ACCEPT_WAIT_NS    (250 * NS_PER_MS) // how soon ended sessions are joined
+#define ACCEPT_WAIT_NS (250 * NS_PER_MS) // how soon ended sessions are joined
+#define DRAIN_LOOK_NS  (5 * NS_PER_MS)
+#define LEAVE_WAIT_NS  (2 * NS_PER_S) // for a client to close after BYE
 
-// One client: the reader thread owns the session, the writer sends batches.
-struct session {
-    struct server *server;
-    struct link *link;
-    struct port *port;
-    pthread_t reader, writer;
-    bool writing;             // the writer was started
-    pthread_mutex_t send_mtx; // one message at a time on the link
-    uint64_t seq;             // requests so far
-    atomic_bool ended;        // the reader is about to return
-    struct session *next;     // guarded by server->mtx
+static const int64_t rows_bound[] = {1,   2,   4,    8,    16,   32,   64,   128,
+                                     256, 512, 1024, 2048, 4096, 8192, 65536};
+static const int64_t time_bound[] = {
+    10000,     20000,     50000,     100000,     200000,     500000,
+    1000000,   2000000,   5000000,   10000000,   20000000,   50000000,
+    100000000, 200000000, 500000000, 1000000000, 2000000000, 5000000000,
 };
 
-struct server {
-    struct server_config cfg;
-    struct listener *listener;
-    pthread_t acceptor;
-    bool accepting;
-    pthread_mutex_t mtx;
-    struct session *sessions; // guarded by mtx
-    int n_session;            // guarded by mtx
-};
-
-// Takes `m`, whatever happens.
-static enum status session_send(struct session *s, struct msg *m)
+const char *session_end_name(enum session_end end)
 {
-    enum status st;
+    static const char *const names[] = {"bye",  "closed",  "protocol", "auth",
+                                        "idle", "drained", "failed"};
 
-    pthread_mutex_lock(&s->send_mtx);
-    st = link_send(s->link, m);
-    pthread_mutex_unlock(&s->send_mtx);
-    if (st != ST_OK)
-        msg_free(m);
-    return st;
+    return names[end];
 }
 
-// Tell the client what the calling thread's last error is.
-static enum status send_error(struct session *s, uint32_t env, uint64_t seq)
+void server_note_fault(struct server *server, uint64_t session)
 {
-    struct proto_error e = {.code = error_last()->code, .env = env, .seq = seq};
-    struct msg *m;
+    struct server_fault *f;
 
-    memcpy(e.text, error_last()->text, sizeof e.text);
-    TRY(proto_error_write(&m, &e));
-    return session_send(s, m);
+    pthread_mutex_lock(&server->mtx);
+    f = &server->fault[server->n_fault++ % SERVER_FAULTS];
+    f->wall_s = clock_wall_s();
+    f->session = session;
+    snprintf(f->text, sizeof f->text, "%.255s", error_last()->text);
+    pthread_mutex_unlock(&server->mtx);
 }
 
-static void *writer_run(void *arg)
+// Drop the clients that have been silent for too long; a reader that cannot get its own message out
+// does not come to do it. Called with the lock held.
+static void drop_silent(struct server *server)
 {
-    struct session *s = arg;
-    struct msg *batch;
-    enum status st;
+    int64_t now = clock_now_ns();
+    struct session *s;
+    int none = -1;
 
-    while (port_wait_busy(s->port) == ST_OK) {
-        st = port_recv(s->port, &batch, WAIT_NEVER);
-        if (st == ST_OK && session_send(s, batch) != ST_OK)
-            break; // the reader sees the same and cleans up
+    for (s = server->sessions; s; s = s->next) {
+        int64_t limit = s->port ? s->idle_ns : 3 * HELLO_WAIT_NS;
+
+        if (limit == 0 || now - atomic_load(&s->heard_ns) < limit + ACCEPT_WAIT_NS)
+            continue;
+        if (atomic_compare_exchange_strong(&s->end, &none, END_IDLE))
+            log_warn("server", "client %llu is silent", (unsigned long long)s->id);
+        none = -1;
+        link_close(s->link);
     }
-    return NULL;
-}
-
-// The client's wishes within the server's settings.
-static enum status port_for(struct session *s, const struct hello *h)
-{
-    struct port_config cfg = {.autoreset = (enum autoreset)h->autoreset,
-                              .n_env = (int)h->n_env,
-                              .k_max = (int)h->k_max,
-                              .b_max = h->b_max ? (int)h->b_max : s->server->cfg.b_max,
-                              .t_max_ns = h->t_max_ns >= 0 ? h->t_max_ns : s->server->cfg.t_max_ns};
-
-    return port_open(&s->port, s->server->cfg.pool, &cfg);
-}
-
-static enum status send_welcome(struct session *s)
-{
-    const struct port_config *cfg = port_settings(s->port);
-    struct welcome *w = mem_alloc(1, sizeof *w);
-    const uint32_t *ids;
-    struct msg *m;
-    enum status st;
-    int n;
-
-    if (!w)
-        return ST_NOMEM;
-    ids = port_envs(s->port, &n);
-    w->spec = *pool_spec(s->server->cfg.pool);
-    w->autoreset = cfg->autoreset;
-    w->k_max = (uint32_t)cfg->k_max;
-    w->b_max = (uint32_t)cfg->b_max;
-    w->t_max_ns = cfg->t_max_ns;
-    w->n_env = (uint32_t)n;
-    memcpy(w->env, ids, (size_t)n * sizeof ids[0]);
-    st = welcome_write(&m, w);
-    mem_free(w);
-    return st == ST_OK ? session_send(s, m) : st;
-}
-
-// Wait for HELLO and answer it. A refusal has been sent when this fails.
-static enum status greet(struct session *s)
-{
-    struct hello h;
-    struct msg *m;
-    enum status st = link_recv(s->link, &m, HELLO_WAIT_NS);
-
-    if (st == ST_TIMEOUT)
-        return FAIL(ST_PROTO, "a client sent no HELLO in 10 s");
-    TRY(st);
-    st = hello_read(m, &h);
-    msg_free(m);
-    if (st == ST_OK)
-        st = port_for(s, &h);
-    if (st == ST_OK)
-        st = send_welcome(s);
-    else
-        (void)send_error(s, UINT32_MAX, 0);
-    return st;
-}
-
-static enum status check_seq(struct session *s, uint64_t seq)
-{
-    if (seq != s->seq + 1)
-        return FAIL(ST_PROTO, "request %llu came after request %llu", (unsigned long long)seq,
-                    (unsigned long long)s->seq);
-    s->seq = seq;
-    return ST_OK;
-}
-
-// Execute one request. A refusal (the request was well-formed, but an env may not do it) is told to
-// the client and is no failure; a message that makes no sense is.
-static enum status serve(struct session *s, const struct msg *m)
-{
-    const struct port_config *cfg = port_settings(s->port);
-    const struct reset_row *resets;
-    const uint8_t *steps;
-    uint64_t seq;
-    enum status st;
-    int n;
-
-    if (m->type == MSG_RESET) {
-        TRY(reset_read(m, &seq, &resets, &n));
-        TRY(check_seq(s, seq));
-        st = port_reset(s->port, resets, n);
-    } else if (m->type == MSG_STEP) {
-        TRY(step_read(m, cfg->k_max, pool_spec(s->server->cfg.pool)->n_act, &seq, &steps, &n));
-        TRY(check_seq(s, seq));
-        st = port_step(s->port, steps, n);
-    } else if (m->type == MSG_BYE) {
-        return ST_CLOSED;
-    } else {
-        return FAIL(ST_PROTO, "message type %u is not a request", m->type);
-    }
-    return st == ST_OK ? ST_OK : send_error(s, port_refused_env(s->port), seq);
-}
-
-static enum status converse(struct session *s)
-{
-    struct msg *m;
-    enum status st;
-
-    TRY(greet(s));
-    TRY(thread_start(&s->writer, "server-out", writer_run, s));
-    s->writing = true;
-    for (;;) {
-        TRY(link_recv(s->link, &m, WAIT_NEVER));
-        st = serve(s, m);
-        msg_free(m);
-        if (st == ST_PROTO || st == ST_INVAL) {
-            (void)error_prefix("the connection is closed");
-            (void)send_error(s, UINT32_MAX, s->seq);
-        }
-        TRY(st);
-    }
-}
-
-static void *reader_run(void *arg)
-{
-    struct session *s = arg;
-    enum status st = converse(s);
-
-    if (st != ST_CLOSED)
-        log_warn("server", "a client is dropped: %s", error_last()->text);
-    if (s->port)
-        port_wake(s->port);
-    link_close(s->link);
-    if (s->writing)
-        pthread_join(s->writer, NULL);
-    port_close(s->port);
-    s->port = NULL;
-    atomic_store(&s->ended, true);
-    return NULL;
-}
-
-static void session_free(struct session *s)
-{
-    pthread_join(s->reader, NULL);
-    link_destroy(s->link);
-    pthread_mutex_destroy(&s->send_mtx);
-    mem_free(s);
 }
 
 // Join the sessions that have ended (or all, after closing them); called without the lock.
@@ -218,6 +65,7 @@ static void reap(struct server *server, bool all)
     struct session **at, *s, *gone = NULL;
 
     pthread_mutex_lock(&server->mtx);
+    drop_silent(server);
     for (at = &server->sessions; *at;) {
         s = *at;
         if (all)
@@ -239,31 +87,13 @@ static void reap(struct server *server, bool all)
 }
 
 // Takes the link.
-static enum status session_start(struct server *server, struct link *link)
+static enum status take_client(struct server *server, struct link *link)
 {
-    struct session *s = mem_alloc(1, sizeof *s);
-    enum status st = s ? ST_OK : ST_NOMEM;
-
-    if (st == ST_OK && server_clients(server) >= SESSIONS_MAX)
-        st = FAIL(ST_IO, "%d clients are connected already", SESSIONS_MAX);
-    if (st == ST_OK) {
-        s->server = server;
-        s->link = link;
-        pthread_mutex_init(&s->send_mtx, NULL);
-        st = thread_start(&s->reader, "server-in", reader_run, s);
-    }
-    if (st != ST_OK) {
-        link_close(link);
-        link_destroy(link);
-        mem_free(s);
-        return st;
-    }
-    pthread_mutex_lock(&server->mtx);
-    s->next = server->sessions;
-    server->sessions = s;
-    server->n_session++;
-    pthread_mutex_unlock(&server->mtx);
-    return ST_OK;
+    if (server_clients(server) < SERVER_SESSIONS_MAX)
+        return session_start(server, link);
+    link_close(link);
+    link_destroy(link);
+    return FAIL(ST_IO, "%d clients are connected already", SERVER_SESSIONS_MAX);
 }
 
 static void *accept_run(void *arg)
@@ -274,7 +104,7 @@ static void *accept_run(void *arg)
 
     while ((st = listener_accept(server->listener, &link, ACCEPT_WAIT_NS)) != ST_CLOSED) {
         if (st == ST_OK)
-            st = session_start(server, link);
+            st = take_client(server, link);
         if (st != ST_OK && st != ST_TIMEOUT) {
             log_error("server", "cannot take a client: %s", error_last()->text);
             clock_sleep_ns(ACCEPT_WAIT_NS); // no descriptors, for example: do not spin
@@ -284,23 +114,52 @@ static void *accept_run(void *arg)
     return NULL;
 }
 
-enum status server_create(struct server **out, const struct server_config *cfg)
+static enum status check_config(const struct server_config *cfg)
 {
     struct batcher b;
+
+    TRY(batcher_init(&b, cfg->b_max, cfg->t_max_ns));
+    if (cfg->b_min)
+        TRY(batcher_set_min(&b, cfg->b_min));
+    if (cfg->idle_ns < 0)
+        return FAIL(ST_INVAL, "an idle time of %lld ns is impossible", (long long)cfg->idle_ns);
+    if (!cfg->key && !cfg->insecure && !link_is_local(cfg->listen))
+        return FAIL(ST_INVAL,
+                    "%s can be reached from other machines and anybody could use it: give a key "
+                    "(--key-file), or say --insecure in a network that you trust",
+                    cfg->listen);
+    return ST_OK;
+}
+
+static enum status start(struct server *server)
+{
+    const struct server_config *cfg = &server->cfg;
+
+    TRY(listener_open_tls(&server->listener, cfg->listen, REQUEST_BYTES_MAX, &cfg->tls));
+    TRY(thread_start(&server->acceptor, "server", accept_run, server));
+    server->accepting = true;
+    return ST_OK;
+}
+
+enum status server_create(struct server **out, const struct server_config *cfg)
+{
     struct server *server;
     enum status st;
 
-    TRY(batcher_init(&b, cfg->b_max, cfg->t_max_ns));
+    TRY(check_config(cfg));
     server = mem_alloc(1, sizeof *server);
     if (!server)
         return ST_NOMEM;
     server->cfg = *cfg;
-    pthread_mutex_init(&server->mtx, NULL);
-    st = listener_open(&server->listener, cfg->listen, REQUEST_BYTES_MAX);
-    if (st == ST_OK) {
-        st = thread_start(&server->acceptor, "server", accept_run, server);
-        server->accepting = st == ST_OK;
+    if (cfg->key) {
+        server->key = *cfg->key;
+        server->cfg.key = &server->key;
     }
+    pthread_mutex_init(&server->mtx, NULL);
+    histogram_init(&server->batch_rows, rows_bound, sizeof rows_bound / sizeof rows_bound[0]);
+    histogram_init(&server->batch_wait_ns, time_bound, sizeof time_bound / sizeof time_bound[0]);
+    histogram_init(&server->request_ns, time_bound, sizeof time_bound / sizeof time_bound[0]);
+    st = start(server);
     if (st != ST_OK) {
         server_destroy(server);
         return st;
@@ -324,6 +183,127 @@ int server_clients(struct server *s)
     return n;
 }
 
+bool server_draining(const struct server *s)
+{
+    return atomic_load(&s->draining);
+}
+
+// ------------------------------------------------------------------ counters
+
+// Called with the lock held.
+static void add_client(struct server_stats *out, struct session *s, int64_t now)
+{
+    struct server_client *c = &out->client[out->n_client];
+    int n_env = 0, in_flight;
+
+    if (!s->port)
+        return; // it has not said HELLO yet, or is leaving
+    (void)port_envs(s->port, &n_env);
+    in_flight = port_in_flight(s->port);
+    out->leased += n_env;
+    out->in_flight += in_flight;
+    if (out->n_client == SERVER_CLIENTS)
+        return;
+    out->n_client++;
+    *c = (struct server_client){.session = s->id,
+                                .n_env = n_env,
+                                .in_flight = in_flight,
+                                .requests = atomic_load(&s->requests),
+                                .rows = atomic_load(&s->rows),
+                                .age_ns = now - atomic_load(&s->begun_ns),
+                                .heard_ns = now - atomic_load(&s->heard_ns)};
+    memcpy(c->name, s->name, sizeof c->name);
+}
+
+static void read_lists(struct server *s, struct server_stats *out)
+{
+    int64_t now = clock_now_ns();
+    struct session *at;
+    int i;
+
+    pthread_mutex_lock(&s->mtx);
+    out->clients = s->n_session;
+    for (at = s->sessions; at; at = at->next)
+        add_client(out, at, now);
+    out->n_fault = s->n_fault < SERVER_FAULTS ? s->n_fault : SERVER_FAULTS;
+    for (i = 0; i < out->n_fault; i++)
+        out->fault[i] = s->fault[(s->n_fault - 1 - i) % SERVER_FAULTS];
+    pthread_mutex_unlock(&s->mtx);
+}
+
+void server_stats_get(struct server *s, struct server_stats *out)
+{
+    int i;
+
+    memset(out, 0, sizeof *out);
+    read_lists(s, out);
+    out->sessions = atomic_load(&s->sessions_total);
+    for (i = 0; i < SESSION_ENDS; i++)
+        out->ended[i] = atomic_load(&s->ended[i]);
+    out->resets = atomic_load(&s->resets);
+    out->steps = atomic_load(&s->steps);
+    out->refused = atomic_load(&s->refused);
+    out->request_rows = atomic_load(&s->request_rows);
+    out->bytes_in = atomic_load(&s->bytes_in);
+    out->bytes_out = atomic_load(&s->bytes_out);
+    out->n_env = pool_spec(s->cfg.pool)->n_env;
+    out->draining = atomic_load(&s->draining);
+    histogram_read(&s->batch_rows, &out->batch_rows);
+    histogram_read(&s->batch_wait_ns, &out->batch_wait_ns);
+    histogram_read(&s->request_ns, &out->request_ns);
+}
+
+// ------------------------------------------------------------------ the end
+
+// Requests in flight, and clients that have not gone.
+static void look(struct server *server, int *in_flight, int *clients)
+{
+    struct session *s;
+
+    *in_flight = *clients = 0;
+    pthread_mutex_lock(&server->mtx);
+    for (s = server->sessions; s; s = s->next) {
+        if (atomic_load(&s->ended))
+            continue;
+        ++*clients;
+        if (s->port && !atomic_load(&s->said_bye))
+            ++*in_flight; // or on its way out
+        if (!s->port)
+            link_close(s->link); // it waits to say HELLO
+    }
+    pthread_mutex_unlock(&server->mtx);
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+bool server_drain(struct server *server, int64_t wait_ns)
+{
+    int64_t deadline = deadline_after(wait_ns), leave = WAIT_NEVER;
+    int in_flight, clients;
+    struct session *s;
+
+    atomic_store(&server->draining, true);
+    listener_close(server->listener);
+    if (server->accepting)
+        pthread_join(server->acceptor, NULL);
+    server->accepting = false;
+    pthread_mutex_lock(&server->mtx);
+    for (s = server->sessions; s; s = s->next)
+        session_drain(s);
+    pthread_mutex_unlock(&server->mtx);
+    for (;;) {
+        look(server, &in_flight, &clients);
+        if (in_flight == 0 && leave == WAIT_NEVER)
+            deadline = sooner(deadline, leave = deadline_after(LEAVE_WAIT_NS));
+        if (clients == 0 || clock_now_ns() >= deadline)
+            return in_flight == 0;
+        clock_sleep_ns(DRAIN_LOOK_NS);
+    }
+}
+
 void server_destroy(struct server *s)
 {
     if (!s)
@@ -334,6 +314,7 @@ void server_destroy(struct server *s)
         pthread_join(s->acceptor, NULL);
     reap(s, true);
     listener_destroy(s->listener);
+    auth_key_clear(&s->key);
     pthread_mutex_destroy(&s->mtx);
     mem_free(s);
 }

@@ -1,11 +1,12 @@
-// The lanes play; the calling thread takes results out of the list in episode order and writes
-// them, so no file is touched under the lock.
+// The lanes play; the calling thread takes results out of the list as they come and writes them, so
+// no file is touched under the lock. Demonstrations alone are written in episode order.
 #include "evaluation/evaluator.h"
 
-#include "common/base/crc.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/wire/hosts.h"
 #include "evaluation/lane.h"
+#include "rollout/framestack.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,13 +15,17 @@
 #define TICK_NS  (100 * NS_PER_MS)
 #define EMIT_MAX 64 // results taken out of the list at a time
 
+#define REDIAL_NS   (500 * NS_PER_MS)
+#define RETURNS_MAX 3 // of a server in a row, when it finishes no episode in between
+
 struct run;
 
 struct server { // one lane and its thread
     struct run *run;
-    struct lane *lane;
+    struct lane *lane; // the thread's own while it runs
     pthread_t thread;
     bool started;
+    int n_vain; // returns in a row without an episode
 };
 
 struct run {
@@ -28,28 +33,55 @@ struct run {
     const struct weights *weights;
     struct evaluator_progress *progress;
     struct lane_shared shared;
-    struct report *report;
-    char urls[OPT_STR_MAX]; // cut at the commas
+    int task;               // in the journal
+    bool *written;          // (episodes) whose result is in the journal
+    int64_t n_recorded;     // episodes below were handed to the recorder's file
+    struct hosts *hosts;    // the servers' addresses
+    struct spec *spec;      // of the first server; the others' are the same
     struct server *servers; // (n_server)
     int n_server;
-    int n_alive;       // guarded by shared.mtx
+    atomic_bool over;  // nobody needs a lost server any more
+    int n_alive;       // guarded by shared.mtx; when it is 0, no server returns
     struct error lost; // guarded by shared.mtx; how the last server was lost
     double sum;        // of the returns written
     int64_t n_sum;
 };
 
+bool evaluator_has_policy(const char *name)
+{
+    return strcmp(name, "random") == 0 || strcmp(name, "zero") == 0 ||
+           strcmp(name, "expert") == 0 ||
+           strncmp(name, REPLAY_PREFIX, strlen(REPLAY_PREFIX)) == 0 || policy_is_address(name);
+}
+
 static enum lane_policy policy_of(const struct run *run)
 {
     if (run->weights)
         return LANE_WEIGHTS;
+    if (run->cfg->remote)
+        return LANE_REMOTE;
+    if (run->cfg->replay)
+        return LANE_REPLAY;
+    if (strcmp(run->cfg->policy, "expert") == 0)
+        return LANE_EXPERT;
     return strcmp(run->cfg->policy, "zero") == 0 ? LANE_ZERO : LANE_RANDOM;
 }
 
 static enum status check_config(const struct evaluator_config *cfg, const struct weights *w)
 {
-    if (!w && strcmp(cfg->policy, "random") != 0 && strcmp(cfg->policy, "zero") != 0)
-        return FAIL(ST_INVAL, "policy '%s' has no weights, expected 'random' or 'zero'",
+    if (!w && !evaluator_has_policy(cfg->policy))
+        return FAIL(ST_INVAL,
+                    "policy '%s' has no weights, expected 'random', 'zero', 'expert', "
+                    "'replay:FILE' or a policy server's address",
                     cfg->policy);
+    if (!cfg->remote != !policy_is_address(cfg->policy))
+        return FAIL(ST_INVAL, "policy '%s' and a policy server do not go together", cfg->policy);
+    if (!cfg->replay != !!strncmp(cfg->policy, REPLAY_PREFIX, strlen(REPLAY_PREFIX)))
+        return FAIL(ST_INVAL, "policy '%s' and a replay do not go together", cfg->policy);
+    if (cfg->replay && cfg->episodes > replay_demos(cfg->replay))
+        return FAIL(ST_INVAL, "'%s' has %lld demos, %lld episodes are wanted",
+                    replay_path(cfg->replay), (long long)replay_demos(cfg->replay),
+                    (long long)cfg->episodes);
     if (cfg->seed < 0)
         return FAIL(ST_INVAL, "seed %lld, expected 0 or more", (long long)cfg->seed);
     return ST_OK;
@@ -58,47 +90,46 @@ static enum status check_config(const struct evaluator_config *cfg, const struct
 // --- servers
 // --------------------------------------------------------------------------------------
 
-static enum status open_server(struct run *run, const char *url)
+static enum status open_lane(struct run *run, const char *url, int64_t wait_ns,
+                             const atomic_bool *stop, struct lane **out)
 {
     struct lane_config cfg = {
         .url = url,
         .policy = policy_of(run),
         .weights = run->weights,
+        .replay = run->cfg->replay,
+        .remote = run->cfg->remote,
         .greedy = run->cfg->greedy,
+        .pictures = run->cfg->remote || run->cfg->record ||
+                    (run->weights && run->weights->shape.vision.n_conv > 0),
         .seed = (uint64_t)run->cfg->seed,
-        .connect_wait_ns = run->cfg->connect_wait_ns,
+        .connect_wait_ns = wait_ns,
         .answer_wait_ns = run->cfg->answer_wait_ns,
+        .stop = stop,
         .shared = &run->shared,
     };
-    struct server *s = &run->servers[run->n_server];
 
-    TRY(lane_open(&s->lane, &cfg));
-    s->run = run;
-    run->n_server++;
-    return ST_OK;
+    return lane_open(out, &cfg);
 }
 
 static enum status open_servers(struct run *run)
 {
-    char *p, *next;
-    int n = 1;
-
-    snprintf(run->urls, sizeof run->urls, "%s", run->cfg->env);
-    for (p = run->urls; *p; p++)
-        n += *p == ',';
-    run->servers = mem_alloc((size_t)n, sizeof run->servers[0]);
+    run->hosts = mem_alloc(1, sizeof *run->hosts);
+    run->spec = mem_alloc(1, sizeof *run->spec);
+    if (!run->hosts || !run->spec)
+        return ST_NOMEM;
+    TRY(hosts_expand(run->hosts, run->cfg->env));
+    run->servers = mem_alloc((size_t)run->hosts->n, sizeof run->servers[0]);
     if (!run->servers)
         return ST_NOMEM;
-    for (p = run->urls; p; p = next) {
-        next = strchr(p, ',');
-        if (next)
-            *next++ = '\0';
-        p += strspn(p, " ");
-        p[strcspn(p, " ")] = '\0';
-        if (!*p)
-            return FAIL(ST_INVAL, "'%s' has an empty address of an env server", run->cfg->env);
-        TRY(open_server(run, p));
+    for (; run->n_server < run->hosts->n; run->n_server++) {
+        struct server *s = &run->servers[run->n_server];
+
+        s->run = run;
+        TRY(open_lane(run, run->hosts->url[run->n_server], run->cfg->connect_wait_ns, NULL,
+                      &s->lane));
     }
+    *run->spec = *lane_spec(run->servers[0].lane);
     return ST_OK;
 }
 
@@ -111,17 +142,17 @@ static bool same_bounds(const struct spec *a, const struct spec *b)
 }
 
 // Servers that differ would make a result depend on who played the episode.
-static enum status check_same(const struct lane *a, const struct lane *b)
+static enum status check_same(const struct run *run, const struct lane *b)
 {
-    const struct spec *x = lane_spec(a), *y = lane_spec(b);
-    const char *what = NULL;
+    const struct spec *x = run->spec, *y = lane_spec(b);
+    const char *what = NULL, *first = run->hosts->url[0];
 
     if (strcmp(x->task, y->task) != 0)
-        return FAIL(ST_INVAL, "env server %s has task %s, %s has %s", lane_url(a), x->task,
-                    lane_url(b), y->task);
+        return FAIL(ST_INVAL, "env server %s has task %s, %s has %s", first, x->task, lane_url(b),
+                    y->task);
     if (strcmp(x->engine, y->engine) != 0)
-        return FAIL(ST_INVAL, "env server %s runs %s, %s runs %s", lane_url(a), x->engine,
-                    lane_url(b), y->engine);
+        return FAIL(ST_INVAL, "env server %s runs %s, %s runs %s", first, x->engine, lane_url(b),
+                    y->engine);
     if (x->n_obs != y->n_obs || x->n_act != y->n_act)
         what = "the sizes of observations or actions";
     else if (!same_bounds(x, y))
@@ -132,27 +163,45 @@ static enum status check_same(const struct lane *a, const struct lane *b)
         what = "the time of a step";
     else if (x->has_success != y->has_success)
         what = "success";
+    else if (strcmp(x->instruction, y->instruction) != 0)
+        what = "the instruction";
+    else if (!framestack_same(x, y))
+        what = "pictures";
     if (what)
-        return FAIL(ST_INVAL, "env servers %s and %s differ in %s of %s", lane_url(a), lane_url(b),
-                    what, x->task);
+        return FAIL(ST_INVAL, "env servers %s and %s differ in %s of %s", first, lane_url(b), what,
+                    x->task);
     return ST_OK;
+}
+
+// Numbers of the observation that policies see: those before sim_state, which is for recording.
+static int policy_obs(const struct spec *spec)
+{
+    const struct spec_field *state = spec_field_find(spec, "sim_state");
+
+    return state ? state->offset : spec->n_obs;
 }
 
 static enum status check_policy(const struct run *run)
 {
-    const struct lane *lane = run->servers[0].lane;
-    const struct spec *spec = lane_spec(lane);
+    const struct spec *spec = run->spec;
+    const char *url = run->hosts->url[0];
     const struct weights *w = run->weights;
+    const struct replay *replay = run->cfg->replay;
     int k;
 
+    if (replay && replay_n_act(replay) != spec->n_act)
+        return FAIL(ST_INVAL, "'%s' has %d numbers an action, %s at %s takes %d",
+                    replay_path(replay), replay_n_act(replay), spec->task, url, spec->n_act);
+    if (replay)
+        return replay_check_task(replay, spec->task, run->cfg->seed);
     if (w) {
-        if ((w->task[0] && strcmp(w->task, spec->task) != 0) || w->shape.n_obs != spec->n_obs ||
-            w->shape.n_act != spec->n_act)
+        if ((w->task[0] && strcmp(w->task, spec->task) != 0) ||
+            w->shape.n_obs != policy_obs(spec) || w->shape.n_act != spec->n_act)
             return FAIL(ST_INVAL,
                         "policy '%s' was trained on %s (%d observations, %d actions), env server "
                         "%s has %s (%d observations, %d actions)",
                         run->cfg->policy, w->task[0] ? w->task : "an unnamed task", w->shape.n_obs,
-                        w->shape.n_act, lane_url(lane), spec->task, spec->n_obs, spec->n_act);
+                        w->shape.n_act, url, spec->task, spec->n_obs, spec->n_act);
         return ST_OK;
     }
     for (k = 0; k < spec->n_act && policy_of(run) == LANE_RANDOM; k++)
@@ -164,70 +213,76 @@ static enum status check_policy(const struct run *run)
 
 static enum status check_servers(const struct run *run)
 {
-    const struct lane *first = run->servers[0].lane;
+    const struct spec *spec = run->spec;
     const char *task = run->cfg->task;
     int i;
 
-    if (task && task[0] && strcmp(task, lane_spec(first)->task) != 0)
-        return FAIL(ST_INVAL, "task %s is wanted, env server %s has %s", task, lane_url(first),
-                    lane_spec(first)->task);
+    if (task && task[0] && strcmp(task, spec->task) != 0)
+        return FAIL(ST_INVAL, "task %s is wanted, env server %s has %s", task, run->hosts->url[0],
+                    spec->task);
 
     for (i = 1; i < run->n_server; i++)
-        TRY(check_same(first, run->servers[i].lane));
+        TRY(check_same(run, run->servers[i].lane));
     TRY(check_policy(run));
-    if (lane_spec(first)->max_episode_steps == 0)
+    if (spec->max_episode_steps == 0)
         log_warn("eval", "%s has no time limit here: an episode lasts until the task ends it",
-                 lane_spec(first)->task);
+                 spec->task);
     return ST_OK;
 }
 
 // --- the run
 // --------------------------------------------------------------------------------------
 
-// What identifies the weights that were used, whatever happens to their file meanwhile.
-static enum status weights_crc(const struct weights *w, uint32_t *out)
+static enum status open_journal(struct run *run)
 {
-    size_t n = weights_blob_bytes(w);
-    uint8_t *blob = mem_alloc(n, 1);
+    const struct spec *spec = run->spec;
+    struct result_task task = run->cfg->about;
 
-    if (!blob)
+    snprintf(task.name, sizeof task.name, "%s", spec->task);
+    if (!task.instruction[0])
+        snprintf(task.instruction, sizeof task.instruction, "%s", spec->instruction);
+    snprintf(task.input.engine, sizeof task.input.engine, "%s", spec->engine);
+    task.episodes = run->cfg->episodes;
+    task.input.max_episode_steps = spec->max_episode_steps;
+    task.input.dt_s = spec->dt_s;
+    task.input.has_success = spec->has_success;
+    return journal_begin(run->cfg->journal, &task, &run->task);
+}
+
+// What is left to play.
+static enum status make_list(struct run *run)
+{
+    const struct evaluator_config *cfg = run->cfg;
+    int64_t e, last = cfg->last > 0 ? cfg->last : cfg->episodes;
+
+    TRY(worklist_create(&run->shared.list, cfg->episodes, cfg->retries));
+    run->written = mem_alloc((size_t)cfg->episodes, sizeof run->written[0]);
+    if (!run->written)
         return ST_NOMEM;
-    weights_blob_write(w, blob);
-    *out = crc32c(0, blob, n);
-    mem_free(blob);
+    for (e = 0; e < cfg->episodes; e++)
+        if (e < cfg->first || e >= last || journal_has(cfg->journal, run->task, e))
+            worklist_skip(run->shared.list, e);
     return ST_OK;
 }
 
-static enum status open_report(struct run *run)
+static enum status open_recorder(struct run *run)
 {
     const struct evaluator_config *cfg = run->cfg;
-    struct report_about about = {
-        .spec = lane_spec(run->servers[0].lane),
-        .policy = cfg->policy,
-        .kwargs = cfg->kwargs ? cfg->kwargs : "",
-        .options = cfg->options,
-        .wanted = cfg->episodes,
-        .seed = cfg->seed,
-        .n_server = run->n_server,
-        .greedy = cfg->greedy,
-    };
-    int i;
+    struct record_about about;
 
-    for (i = 0; i < run->n_server; i++)
-        about.n_env += lane_envs(run->servers[i].lane);
-    if (run->weights) {
-        about.has_weights = true;
-        about.version = run->weights->version;
-        TRY(weights_crc(run->weights, &about.crc));
-    }
-    return report_open(&run->report, cfg->out, &about);
+    if (!cfg->record)
+        return ST_OK;
+    about = *cfg->record;
+    about.policy = cfg->policy;
+    about.kwargs = cfg->kwargs ? cfg->kwargs : "";
+    about.seed = cfg->seed;
+    about.n_episode = cfg->episodes;
+    return recorder_open(&run->shared.recorder, cfg->out, &about, run->spec);
 }
 
-static void *server_thread(void *arg)
+// Note that a server's lane has ended with `st` and the calling thread's last error.
+static void note_end(struct run *run, enum status st)
 {
-    struct server *s = arg;
-    struct run *run = s->run;
-    enum status st = lane_run(s->lane);
     struct error err = *error_last();
     bool others;
 
@@ -235,11 +290,67 @@ static void *server_thread(void *arg)
     run->n_alive--;
     if (st != ST_OK)
         run->lost = err;
-    others = run->n_alive > 0 && run->shared.fatal.code == ST_OK;
+    // another one may have played everything by now
+    others = (run->n_alive > 0 || worklist_complete(run->shared.list)) &&
+             run->shared.fatal.code == ST_OK;
     pthread_cond_broadcast(&run->shared.changed);
     pthread_mutex_unlock(&run->shared.mtx);
     if (st != ST_OK && others)
         log_warn("eval", "%s; its episodes go to other servers", err.text);
+}
+
+// Count the server as alive again; false if it is too late.
+static bool note_return(struct run *run)
+{
+    bool back;
+
+    pthread_mutex_lock(&run->shared.mtx);
+    back = run->n_alive > 0 && !run->shared.halt && !worklist_complete(run->shared.list);
+    run->n_alive += back;
+    pthread_mutex_unlock(&run->shared.mtx);
+    return back;
+}
+
+// Dial a lost server until it is there again, or nobody needs it any more. One that offers
+// something else than before stays lost.
+static bool await_return(struct server *s)
+{
+    struct run *run = s->run;
+    const char *url = lane_url(s->lane);
+    struct lane *lane;
+
+    for (;;) {
+        if (atomic_load(&run->over))
+            return false;
+        if (open_lane(run, url, REDIAL_NS, &run->over, &lane) == ST_OK)
+            break;
+        clock_sleep_ns(TICK_NS);
+    }
+    if (check_same(run, lane) != ST_OK) {
+        log_error("eval", "%s; it is not used again", error_last()->text);
+        lane_destroy(lane);
+        return false;
+    }
+    lane_destroy(s->lane);
+    s->lane = lane;
+    if (!note_return(run))
+        return false;
+    log_info("eval", "env server %s is back", lane_url(lane));
+    return true;
+}
+
+static void *server_thread(void *arg)
+{
+    struct server *s = arg;
+    enum status st;
+
+    do {
+        st = lane_run(s->lane);
+        note_end(s->run, st);
+        if (st != ST_CLOSED && st != ST_IO) // it was not lost, but has done wrong
+            return NULL;
+        s->n_vain = lane_ended(s->lane) > 0 ? 0 : s->n_vain + 1;
+    } while (s->n_vain <= RETURNS_MAX && await_return(s));
     return NULL;
 }
 
@@ -280,59 +391,82 @@ static void join_servers(struct run *run)
     }
 }
 
-static enum status write_results(struct run *run, const struct episode_result *results, int n)
+// Hand the recorder's file what comes next in episode order; with `skip` whatever there is.
+static enum status write_demos(struct run *run, bool skip)
 {
-    int i;
-
-    for (i = 0; i < n; i++) {
-        TRY(report_add(run->report, &results[i]));
-        if (results[i].outcome == OUTCOME_ERROR)
-            continue;
-        run->sum += results[i].ret;
-        run->n_sum++;
-        atomic_store(&run->progress->mean_return, run->sum / (double)run->n_sum);
+    for (; run->n_recorded < run->cfg->episodes; run->n_recorded++) {
+        if (run->written[run->n_recorded])
+            TRY(recorder_write(run->shared.recorder, run->n_recorded));
+        else if (!skip)
+            break;
     }
     return ST_OK;
 }
 
+// The film first: an episode that has a result has its film too.
+static enum status write_result(struct run *run, const struct episode_result *result)
+{
+    if (run->cfg->film)
+        TRY(film_make(run->cfg->film, result));
+    TRY(journal_add(run->cfg->journal, run->task, result));
+    run->written[result->episode] = true;
+    if (result->outcome == OUTCOME_ERROR)
+        return ST_OK;
+    run->sum += result->ret;
+    run->n_sum++;
+    atomic_store(&run->progress->mean_return, run->sum / (double)run->n_sum);
+    return ST_OK;
+}
+
+static enum status write_results(struct run *run, const struct episode_result *results, int n)
+{
+    int i;
+
+    for (i = 0; i < n; i++)
+        TRY(write_result(run, &results[i]));
+    return run->shared.recorder ? write_demos(run, false) : ST_OK;
+}
+
 // Take results that are ready; with `wait`, until there are some, all servers are gone or a tick
 // has passed. Returns their number, `*over` = no server is at work any more.
-static int take_results(struct run *run, bool wait, bool skip, struct episode_result *out,
-                        bool *over)
+static int take_results(struct run *run, bool wait, struct episode_result *out, bool *over)
 {
+    struct evaluator_progress *p = run->progress;
     const struct worklist_counts *counts;
     int n = 0;
 
     pthread_mutex_lock(&run->shared.mtx);
-    while (n < EMIT_MAX && worklist_emit(run->shared.list, skip, &out[n]))
+    while (n < EMIT_MAX && worklist_emit(run->shared.list, &out[n]))
         n++;
     *over = run->n_alive == 0;
     if (n == 0 && !*over && wait)
         (void)cond_wait_until(&run->shared.changed, &run->shared.mtx, deadline_after(TICK_NS));
     counts = worklist_count(run->shared.list);
-    atomic_store(&run->progress->done, counts->done);
-    atomic_store(&run->progress->errors, counts->errors);
+    atomic_store(&p->done, counts->done);
+    atomic_store(&p->errors, counts->errors);
+    atomic_store(&p->successes, counts->successes);
+    atomic_store(&p->retries, counts->retries);
+    atomic_store(&p->returned, counts->returned);
     pthread_mutex_unlock(&run->shared.mtx);
     return n;
 }
 
-// Write results until the servers have ended; then what lies behind gaps.
+// Write results until the servers have ended and nothing is left.
 static enum status collect(struct run *run, const atomic_bool *stop)
 {
     struct episode_result results[EMIT_MAX];
     enum status st = ST_OK;
     bool over = false;
-    int n;
+    int n = 0;
 
-    while (!over) {
-        n = take_results(run, true, false, results, &over);
+    while (!over || n > 0) {
+        n = take_results(run, true, results, &over);
         if (st == ST_OK)
             st = write_results(run, results, n);
         if (st != ST_OK || (stop && atomic_load(stop)))
             halt(run);
     }
-    while (st == ST_OK && (n = take_results(run, false, true, results, &over)) > 0)
-        st = write_results(run, results, n);
+    atomic_store(&run->over, true);
     return st;
 }
 
@@ -349,31 +483,42 @@ static enum status verdict(struct run *run)
                 (long long)(c->done + c->errors), (long long)run->cfg->episodes, run->lost.text);
 }
 
-// Write the summary; `st` and the calling thread's last error are how the run ended.
-static enum status conclude(struct run *run, enum status st, double wall_s,
-                            struct evaluator_summary *out)
+static enum status finish_recorder(struct run *run)
 {
-    bool complete = worklist_complete(run->shared.list);
-    struct error err = *error_last();
-    struct evaluator_summary summary;
-    enum status finish;
+    int64_t n;
 
-    report_summarise(run->report, complete, &summary);
-    finish = report_finish(run->report, &summary, worklist_count(run->shared.list), wall_s);
+    if (!run->shared.recorder)
+        return ST_OK;
+    TRY(write_demos(run, true));
+    TRY(recorder_finish(run->shared.recorder, &n));
+    if (n == 0)
+        log_warn("eval", "%s/demos.hdf5 has no demo: no episode of those that are kept",
+                 run->cfg->out);
+    return ST_OK;
+}
+
+// Finish; `st` and the calling thread's last error are how the run ended.
+static enum status conclude(struct run *run, enum status st, struct evaluator_summary *out)
+{
+    const struct evaluator_config *cfg = run->cfg;
+    int64_t last = cfg->last > 0 ? cfg->last : cfg->episodes;
+    struct error err = *error_last();
+    enum status finish = finish_recorder(run);
+
     if (finish == ST_OK)
-        *out = summary;
+        finish = journal_summarise(cfg->journal, run->task, last - cfg->first, out);
     return st != ST_OK ? error_adopt(&err) : finish;
 }
 
 static enum status play(struct run *run, const atomic_bool *stop, struct evaluator_summary *out)
 {
-    int64_t begin_ns = clock_now_ns();
     enum status st = start_servers(run);
 
     if (st != ST_OK) {
         struct error err = *error_last();
 
         halt(run);
+        atomic_store(&run->over, true);
         join_servers(run);
         return error_adopt(&err);
     }
@@ -381,7 +526,7 @@ static enum status play(struct run *run, const atomic_bool *stop, struct evaluat
     join_servers(run);
     if (st != ST_OK)
         return st;
-    return conclude(run, verdict(run), (double)(clock_now_ns() - begin_ns) * 1e-9, out);
+    return conclude(run, verdict(run), out);
 }
 
 static void run_fini(struct run *run)
@@ -391,7 +536,10 @@ static void run_fini(struct run *run)
     for (i = 0; i < run->n_server; i++)
         lane_destroy(run->servers[i].lane);
     mem_free(run->servers);
-    report_close(run->report);
+    mem_free(run->hosts);
+    mem_free(run->spec);
+    recorder_close(run->shared.recorder);
+    mem_free(run->written);
     worklist_destroy(run->shared.list);
     pthread_cond_destroy(&run->shared.changed);
     pthread_mutex_destroy(&run->shared.mtx);
@@ -408,13 +556,16 @@ enum status evaluator_run(const struct evaluator_config *cfg, const struct weigh
     pthread_mutex_init(&run.shared.mtx, NULL);
     cond_init(&run.shared.changed);
     run.shared.env_steps = &progress->env_steps;
-    st = worklist_create(&run.shared.list, cfg->episodes, cfg->retries);
-    if (st == ST_OK)
-        st = open_servers(&run);
+    run.shared.film = cfg->film;
+    st = open_servers(&run);
     if (st == ST_OK)
         st = check_servers(&run);
     if (st == ST_OK)
-        st = open_report(&run);
+        st = open_journal(&run);
+    if (st == ST_OK)
+        st = make_list(&run);
+    if (st == ST_OK)
+        st = open_recorder(&run);
     if (st == ST_OK)
         st = play(&run, stop, out);
     run_fini(&run);

@@ -138,3 +138,58 @@ void stats_wilson(struct stats_rate *out, int hits, int n)
     out->low = hits == 0 ? 0 : middle - half;
     out->high = hits == n ? 1 : middle + half;
 }
+
+double stats_mcnemar(int x, int y)
+{
+    int few = x < y ? x : y, n = x + y;
+    double p;
+
+    if (x == y)
+        return 1;
+    // P(X <= few) of the binomial distribution with n and 1/2
+    p = 2 * stats_beta_inc(n - few, few + 1, 0.5);
+    return p < 1 ? p : 1;
+}
+
+// The score statistic of the hypothesis that the difference is `d`: (x - y - n d) over its standard
+// deviation under the most likely rates with that difference.
+static double paired_score(int x, int y, int n, double d)
+{
+    double a = 2.0 * n, b = -x - y + (2.0 * n - x + y) * d, c = -y * d * (1 - d);
+    double root = b * b - 4 * a * c, q, variance;
+
+    q = (sqrt(root > 0 ? root : 0) - b) / (2 * a);
+    variance = n * (2 * q + d * (1 - d));
+    if (variance <= 0)
+        return x - y - n * d == 0 ? 0 : copysign(INFINITY, x - y - n * d);
+    return (x - y - n * d) / sqrt(variance);
+}
+
+// Where the score is `z`, between `low` and `high`; it falls with d.
+static double paired_bound(int x, int y, int n, double z, double low, double high)
+{
+    int i;
+
+    for (i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+
+        if (paired_score(x, y, n, middle) > z)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (low + high) / 2;
+}
+
+void stats_paired(struct stats_rate *out, int x, int y, int n)
+{
+    double d;
+
+    *out = (struct stats_rate){NAN, NAN, NAN};
+    if (n < 1)
+        return;
+    d = ((double)x - y) / n;
+    out->rate = d;
+    out->low = x - y == -n ? -1 : paired_bound(x, y, n, Z975, -1, d);
+    out->high = x - y == n ? 1 : paired_bound(x, y, n, -Z975, d, 1);
+}

@@ -1,4 +1,5 @@
-// stats.h - what a number of episodes says about the policy: mean and rate with 95 % intervals.
+// stats.h - what a number of episodes says about the policy: mean and rate with 95 % intervals, and
+// whether one policy beats another on the same episodes.
 //
 // Mean: Student's t with n - 1 degrees of freedom, which takes the returns of episodes as
 // independent and near normal. Rate: Wilson's score interval (E. B. Wilson, JASA 22, 1927), which
@@ -21,6 +22,15 @@ void stats_mean(struct stats_mean *out, const double *values, int n);
 
 // Of `hits` among `n`; all NaN for n = 0.
 void stats_wilson(struct stats_rate *out, int hits, int n);
+
+// Paired yes-or-no answers. McNemar's exact test: the two-sided probability that `x` and `y`
+// pairs, which differ one way and the other, are as uneven as this by chance (Q. McNemar,
+// Psychometrika 12, 1947; binomial with 1/2). 1 if none differs.
+double stats_mcnemar(int x, int y);
+
+// Difference of the two rates, (x - y) / n, where x and y of n pairs differ one way and the other;
+// 95 % score interval (T. Tango, Statistics in Medicine 17, 1998). All NaN for n = 0.
+void stats_paired(struct stats_rate *out, int x, int y, int n);
 
 // The t below which 97.5 % of Student's distribution with `df` >= 1 degrees of freedom lie;
 // relative error below 1e-10.

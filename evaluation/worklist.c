@@ -15,10 +15,11 @@ struct entry {
 struct worklist {
     int64_t n, n_retry;
     int64_t next;     // no episode below waits; later ones may run or be finished
-    int64_t n_emit;   // the first episode that is not emitted
-    int64_t finished; // episodes with a result
+    int64_t finished; // episodes that are over: with a result, or skipped
+    int64_t n_order, n_emit;
     struct worklist_counts counts;
     struct entry *entries; // (n)
+    int64_t *order;        // (n) episodes as their results came, n_order of them
 };
 
 const char *outcome_name(enum outcome outcome)
@@ -40,7 +41,8 @@ enum status worklist_create(struct worklist **out, int64_t n_episode, int64_t n_
     if (!w)
         return ST_NOMEM;
     w->entries = mem_alloc((size_t)n_episode, sizeof w->entries[0]);
-    if (!w->entries) {
+    w->order = mem_alloc((size_t)n_episode, sizeof w->order[0]);
+    if (!w->entries || !w->order) {
         worklist_destroy(w);
         return ST_NOMEM;
     }
@@ -55,6 +57,7 @@ void worklist_destroy(struct worklist *w)
     if (!w)
         return;
     mem_free(w->entries);
+    mem_free(w->order);
     mem_free(w);
 }
 
@@ -94,6 +97,8 @@ void worklist_finish(struct worklist *w, const struct episode_result *result)
     e->state = FINISHED;
     e->result = *result;
     w->finished++;
+    w->order[w->n_order++] = result->episode;
+    w->counts.successes += result->outcome == OUTCOME_SUCCESS;
     if (result->outcome == OUTCOME_ERROR)
         w->counts.errors++;
     else
@@ -108,13 +113,18 @@ void worklist_give_back(struct worklist *w, int64_t episode)
     wait_again(w, episode);
 }
 
-bool worklist_emit(struct worklist *w, bool skip, struct episode_result *out)
+void worklist_skip(struct worklist *w, int64_t episode)
 {
-    while (skip && w->n_emit < w->n && w->entries[w->n_emit].state != FINISHED)
-        w->n_emit++;
-    if (w->n_emit == w->n || w->entries[w->n_emit].state != FINISHED)
+    assert(w->entries[episode].state == WAITING);
+    w->entries[episode].state = FINISHED;
+    w->finished++;
+}
+
+bool worklist_emit(struct worklist *w, struct episode_result *out)
+{
+    if (w->n_emit == w->n_order)
         return false;
-    *out = w->entries[w->n_emit++].result;
+    *out = w->entries[w->order[w->n_emit++]].result;
     return true;
 }
 

@@ -38,6 +38,14 @@ void admission_lose(struct admission *a, uint32_t env)
     a->chunks[env] = ADMISSION_LOST;
 }
 
+void admission_return(struct admission *a, uint32_t env, uint64_t chunks)
+{
+    if (a->chunks[env] != ADMISSION_LOST)
+        return;
+    a->chunks[env] = chunks;
+    a->n_left++;
+}
+
 void admission_grant(struct admission *a)
 {
     a->granted++;

@@ -34,8 +34,11 @@ void admission_fini(struct admission *a);
 // A chunk of an env (0..n_env-1) has come, and was dropped or not.
 void admission_count(struct admission *a, uint32_t env, bool dropped);
 
-// An env is gone for good.
+// An env is gone.
 void admission_lose(struct admission *a, uint32_t env);
+
+// A lost env is there again and goes on as if `chunks` of it had come; no effect on others.
+void admission_return(struct admission *a, uint32_t env, uint64_t chunks);
 
 // Every env may make one chunk more, whatever the rule says.
 void admission_grant(struct admission *a);

@@ -3,6 +3,7 @@
 #include "common/base/log.h"
 #include "nn/h5file.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define COUNT_MAX 1000000000000000LL
@@ -115,19 +116,35 @@ static enum status get_progress(struct h5file *f, struct train_progress *p)
     return h5file_get_real(f, "seconds", 0, 1e15, &p->seconds);
 }
 
+static void print_vision(const struct model_vision *v, char *out, size_t size)
+{
+    char conv[96];
+
+    model_conv_print(v, conv, sizeof conv);
+    if (v->n_conv == 0)
+        snprintf(out, size, "no pictures");
+    else
+        snprintf(out, size, "%d pictures of %d by %d%s through %s", v->stack, v->width, v->height,
+                 v->state ? " and the observation" : "", conv);
+}
+
 static enum status check_model(const struct weights *w, const struct weights *now)
 {
-    char hidden[64], expected[64];
+    const struct model_shape *a = &w->shape, *b = &now->shape;
+    char hidden[64], expected[64], sees[256], expected_sees[256];
 
-    if (model_shape_equal(&w->shape, &now->shape))
+    if (model_shape_equal(a, b))
         return ST_OK;
-    model_shape_print(&w->shape, hidden, sizeof hidden);
-    model_shape_print(&now->shape, expected, sizeof expected);
+    model_shape_print(a, hidden, sizeof hidden);
+    model_shape_print(b, expected, sizeof expected);
+    print_vision(&a->vision, sees, sizeof sees);
+    print_vision(&b->vision, expected_sees, sizeof expected_sees);
+    if (strcmp(sees, expected_sees) != 0)
+        return FAIL(ST_INVAL, "the model sees %s, expected %s", sees, expected_sees);
     return FAIL(ST_INVAL,
                 "the model has %d observations, %d actions and hidden layers %s, expected %d, %d "
                 "and %s",
-                w->shape.n_obs, w->shape.n_act, hidden, now->shape.n_obs, now->shape.n_act,
-                expected);
+                a->n_obs, a->n_act, hidden, b->n_obs, b->n_act, expected);
 }
 
 // Read into the updater's own arrays only after everything else was found to fit.

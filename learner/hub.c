@@ -4,17 +4,17 @@
 #include "common/base/mem.h"
 #include "common/base/queue.h"
 #include "common/wire/envproto.h"
+#include "nn/model.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-#define ITEMS_MAX       1024
-#define OUTBOX_MAX      8
-#define WORKERS_MAX     1024
-#define CHUNK_BYTES_MAX (256u << 20)
-#define JOIN_WAIT_NS    (10 * NS_PER_S)
-#define ACCEPT_WAIT_NS  (250 * NS_PER_MS)
-#define FAREWELL_NS     NS_PER_S
+#define ITEMS_MAX      1024
+#define OUTBOX_MAX     8
+#define WORKERS_MAX    1024
+#define JOIN_WAIT_NS   (10 * NS_PER_S)
+#define ACCEPT_WAIT_NS (250 * NS_PER_MS)
+#define FAREWELL_NS    NS_PER_S
 
 struct worker {
     struct hub *hub;
@@ -32,6 +32,7 @@ struct worker {
 
 struct hub {
     struct hub_config cfg; // n_obs and n_act guarded by mtx
+    struct join first;     // guarded by mtx; whose sizes those are
     struct listener *listener;
     struct queue *items;
     pthread_t acceptor;
@@ -91,6 +92,14 @@ static bool overlap(const struct join *a, const struct join *b)
     return a->env_first < b->env_first + b->n_env && b->env_first < a->env_first + a->n_env;
 }
 
+// Can the learner's convolutions see the worker's picture?
+static enum status check_picture(const struct hub_config *cfg, const struct join *j)
+{
+    struct model_vision v = {.width = (int)j->width, .height = (int)j->height, .stack = cfg->stack};
+
+    return j->picture[0] ? model_conv_parse(&v, cfg->conv) : ST_OK;
+}
+
 // Does a worker fit? Called with hub->mtx held.
 static enum status check_join(struct hub *hub, const struct join *j)
 {
@@ -108,6 +117,14 @@ static enum status check_join(struct hub *hub, const struct join *j)
                     "the worker's task has %u observations and %u actions, the learner's "
                     "policy takes %u and %u",
                     j->n_obs, j->n_act, cfg->n_obs, cfg->n_act);
+    if (cfg->n_obs && (j->width != hub->first.width || j->height != hub->first.height ||
+                       strcmp(j->picture, hub->first.picture) != 0))
+        return FAIL(ST_INVAL,
+                    "the worker's picture is '%s' of %u by %u, that of the first worker was '%s' "
+                    "of %u by %u",
+                    j->picture, j->width, j->height, hub->first.picture, hub->first.width,
+                    hub->first.height);
+    TRY(check_picture(cfg, j));
     if (j->env_first > cfg->n_env || j->n_env > cfg->n_env - j->env_first)
         return FAIL(ST_INVAL, "the worker has envs %u to %u, the learner expects %u in all",
                     j->env_first, j->env_first + j->n_env - 1, cfg->n_env);
@@ -133,6 +150,7 @@ static enum status read_join(struct worker *w)
     pthread_mutex_lock(&hub->mtx);
     st = check_join(hub, &w->join);
     if (st == ST_OK) {
+        hub->first = w->join;
         hub->cfg.n_obs = w->join.n_obs;
         hub->cfg.n_act = w->join.n_act;
         w->joined = true;
@@ -150,14 +168,19 @@ static enum status check_env(const struct worker *w, const struct chunk_head *h)
     return ST_OK;
 }
 
-static enum status check_lost(const struct worker *w, const struct msg *m, struct hub_item *item)
+// LOST or BACK.
+static enum status read_envs(const struct worker *w, const struct msg *m, struct hub_item *item)
 {
     uint32_t i;
 
-    TRY(lost_read(m, &item->lost, &item->n_lost));
-    for (i = 0; i < item->n_lost; i++)
-        if (item->lost[i] - w->join.env_first >= w->join.n_env)
-            return FAIL(ST_PROTO, "LOST: env %u is not the worker's", item->lost[i]);
+    if (item->kind == HUB_LOST)
+        TRY(lost_read(m, &item->envs, &item->n_envs));
+    else
+        TRY(back_read(m, &item->chunks, &item->envs, &item->n_envs));
+    for (i = 0; i < item->n_envs; i++)
+        if (item->envs[i] - w->join.env_first >= w->join.n_env)
+            return FAIL(ST_PROTO, "%s: env %u is not the worker's",
+                        item->kind == HUB_LOST ? "LOST" : "BACK", item->envs[i]);
     return ST_OK;
 }
 
@@ -168,14 +191,15 @@ static enum status read_item(struct worker *w, struct msg *m)
 
     if (m->type == MSG_CHUNK) {
         item.kind = HUB_CHUNK;
-        st = chunk_read(m, w->join.n_obs, w->join.n_act, &item.chunk);
+        st = chunk_read(m, &w->join, w->join.picture[0] ? (uint32_t)w->hub->cfg.stack - 1 : 0,
+                        &item.chunk);
         if (st == ST_OK)
             st = check_env(w, &item.chunk.head);
     } else if (m->type == MSG_STATE) {
         item.kind = HUB_STATE;
-    } else if (m->type == MSG_LOST) {
-        item.kind = HUB_LOST;
-        st = check_lost(w, m, &item);
+    } else if (m->type == MSG_LOST || m->type == MSG_BACK) {
+        item.kind = m->type == MSG_LOST ? HUB_LOST : HUB_BACK;
+        st = read_envs(w, m, &item);
     } else if (m->type == MSG_BYE) {
         st = ST_CLOSED;
     } else {

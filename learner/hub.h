@@ -12,16 +12,17 @@
 #include "common/wire/link.h"
 #include "common/wire/trainproto.h"
 
-enum hub_kind { HUB_JOINED, HUB_LEFT, HUB_CHUNK, HUB_STATE, HUB_LOST };
+enum hub_kind { HUB_JOINED, HUB_LEFT, HUB_CHUNK, HUB_STATE, HUB_LOST, HUB_BACK };
 
 struct hub_item {
     enum hub_kind kind;
     int worker;           // number of the worker, unique over the life of the hub
     struct join join;     // HUB_JOINED
-    struct msg *m;        // HUB_CHUNK, HUB_STATE, HUB_LOST
+    struct msg *m;        // HUB_CHUNK, HUB_STATE, HUB_LOST, HUB_BACK
     struct chunk chunk;   // HUB_CHUNK: points into m
-    const uint32_t *lost; // HUB_LOST: (n_lost) envs that are gone, global numbers; points into m
-    uint32_t n_lost;
+    const uint32_t *envs; // HUB_LOST, HUB_BACK: (n_envs) global numbers; points into m
+    uint32_t n_envs;
+    uint64_t chunks; // HUB_BACK: see back_read
 };
 
 struct hub_config {
@@ -30,6 +31,8 @@ struct hub_config {
     uint32_t horizon;
     uint32_t n_env;        // envs of all workers together
     uint32_t n_obs, n_act; // 0 = those of the first worker
+    const char *conv;      // of models with vision, see model_conv_parse
+    int stack;             // pictures that they see at once
 };
 
 struct hub;

@@ -113,6 +113,19 @@ static void say_bye(struct learner *l)
 
 // ------------------------------------------------------------------ start and members
 
+// A window's pictures are the largest part of a learner's memory by far.
+static void say_memory(const struct learner_config *cfg, const struct model_vision *v)
+{
+    double picture = (double)model_picture_bytes(v), n_env = (double)cfg->num_envs;
+    double window = n_env * (double)(cfg->horizon + v->stack) * picture;
+
+    log_info("learner",
+             "pictures of %d by %d, %d at once: a window has %.1f MiB of them%s, beside its chunks "
+             "that wait",
+             v->width, v->height, v->stack, window / 1048576,
+             cfg->update.epochs > 1 ? ", kept for its replay" : "");
+}
+
 static enum status make_updater(struct learner *l, const struct join *j)
 {
     const struct learner_config *cfg = l->cfg;
@@ -121,8 +134,17 @@ static enum status make_updater(struct learner *l, const struct join *j)
     enum status st;
 
     TRY(model_shape_parse(&shape, (int)j->n_obs, (int)j->n_act, cfg->hidden));
+    if (j->picture[0]) {
+        shape.vision = (struct model_vision){.width = (int)j->width,
+                                             .height = (int)j->height,
+                                             .stack = (int)cfg->frame_stack,
+                                             .state = cfg->pixels_state};
+        TRY(model_conv_parse(&shape.vision, cfg->conv));
+        say_memory(cfg, &shape.vision);
+    }
     TRY(weights_create(&w, &shape));
     snprintf(w->task, sizeof w->task, "%s", j->task);
+    snprintf(w->picture, sizeof w->picture, "%s", j->picture);
     snprintf(w->config, sizeof w->config, "%s", cfg->options ? cfg->options : "");
     st = model_init(&shape, (uint64_t)cfg->seed, cfg->log_std, w->params);
     if (st == ST_OK)
@@ -208,11 +230,27 @@ static void member_lost(struct learner *l, const struct hub_item *item)
     if (!m)
         return;
     before = m->admission.n_left;
-    for (i = 0; i < item->n_lost; i++)
-        admission_lose(&m->admission, item->lost[i] - m->join.env_first);
+    for (i = 0; i < item->n_envs; i++)
+        admission_lose(&m->admission, item->envs[i] - m->join.env_first);
     l->n_joined -= before - m->admission.n_left;
     log_warn("learner", "worker %d has lost %u envs, %u are left", m->worker,
              before - m->admission.n_left, m->admission.n_left);
+}
+
+// Envs of a worker are there again.
+static void member_back(struct learner *l, const struct hub_item *item)
+{
+    struct member *m = member_find(l, item->worker);
+    uint32_t i, before;
+
+    if (!m)
+        return;
+    before = m->admission.n_left;
+    for (i = 0; i < item->n_envs; i++)
+        admission_return(&m->admission, item->envs[i] - m->join.env_first, item->chunks);
+    l->n_joined += m->admission.n_left - before;
+    log_info("learner", "worker %d has %u envs back, %u are there", m->worker,
+             m->admission.n_left - before, m->admission.n_left);
 }
 
 static void member_state(struct learner *l, struct hub_item *item)
@@ -480,6 +518,9 @@ static enum status handle(struct learner *l, struct hub_item *item)
     case HUB_LOST:
         member_lost(l, item);
         break;
+    case HUB_BACK:
+        member_back(l, item);
+        break;
     case HUB_CHUNK:
         return admit(l, item);
     }
@@ -677,7 +718,9 @@ static enum status set_up(struct learner *l)
     TRY(hub_create(&l->hub, &(struct hub_config){.listen = cfg->listen,
                                                  .task = cfg->task,
                                                  .horizon = (uint32_t)cfg->horizon,
-                                                 .n_env = (uint32_t)cfg->num_envs}));
+                                                 .n_env = (uint32_t)cfg->num_envs,
+                                                 .conv = cfg->conv,
+                                                 .stack = (int)cfg->frame_stack}));
     snprintf(l->progress->url, sizeof l->progress->url, "%s", hub_url(l->hub));
     atomic_store(&l->progress->listening, true);
     return ST_OK;

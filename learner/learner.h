@@ -29,6 +29,9 @@ struct learner_config {
     char out[OPT_STR_MAX];    // run folder: policy.h5, checkpoint.h5, metrics.jsonl, events
     char task[OPT_STR_MAX];   // "" = that of the first worker
     char hidden[OPT_STR_MAX]; // hidden layers, "64,64"
+    char conv[OPT_STR_MAX];   // convolutions where workers send pictures, "16x8/4,32x4/2"
+    int64_t frame_stack;      // pictures that are seen at once
+    bool pixels_state;        // the observation is seen too
     double log_std;           // initial log standard deviation
     int64_t seed;
     int64_t num_envs, horizon; // of all workers together; a window is their product

@@ -9,6 +9,7 @@ enum status nets_init(struct nets *nets, const struct model_shape *shape)
 {
     nets->shape = *shape;
     model_table_make(&nets->table, shape);
+    TRY(encoder_init(&nets->encoder, shape));
     TRY(mlp_init(&nets->policy, shape, shape->n_act));
     TRY(mlp_init(&nets->value, shape, 1));
     nets->inv_std = mem_alloc((size_t)shape->n_act, sizeof *nets->inv_std);
@@ -17,6 +18,7 @@ enum status nets_init(struct nets *nets, const struct model_shape *shape)
 
 void nets_fini(struct nets *nets)
 {
+    encoder_fini(&nets->encoder);
     mlp_fini(&nets->policy);
     mlp_fini(&nets->value);
     mem_free(nets->inv_std);
@@ -30,14 +32,31 @@ static int64_t log_std_offset(const struct nets *nets)
 
 void nets_pack(struct nets *nets, const real *params)
 {
-    mlp_pack(&nets->policy, params);
+    encoder_pack(&nets->encoder, params);
+    mlp_pack(&nets->policy, params + nets->table.n_encoder);
     mlp_pack(&nets->value, params + nets->table.n_policy);
     nets->logp_norm =
         gaussian_inv_std(params + log_std_offset(nets), nets->shape.n_act, nets->inv_std);
 }
 
+static enum status vision_init(struct pass *p, const struct nets *nets)
+{
+    size_t count = (size_t)PASS_ROWS * (size_t)REAL_LD(model_n_in(&nets->shape));
+
+    if (nets->encoder.n_layer == 0)
+        return ST_OK;
+    TRY(encoder_rows_init(&p->seen, &nets->encoder, PASS_ROWS, true));
+    p->x = mem_alloc(3 * count, sizeof *p->x);
+    if (!p->x)
+        return ST_NOMEM;
+    p->policy_grad = p->x + count;
+    p->value_grad = p->policy_grad + count;
+    return ST_OK;
+}
+
 enum status pass_init(struct pass *p, const struct nets *nets)
 {
+    TRY(vision_init(p, nets));
     TRY(mlp_rows_init(&p->policy, &nets->policy, PASS_ROWS, true));
     TRY(mlp_rows_init(&p->value, &nets->value, PASS_ROWS, true));
     p->logp = mem_alloc(PASS_ROWS, sizeof *p->logp);
@@ -46,15 +65,42 @@ enum status pass_init(struct pass *p, const struct nets *nets)
 
 void pass_fini(struct pass *p)
 {
+    encoder_rows_fini(&p->seen);
+    mem_free(p->x);
+    p->x = NULL;
     mlp_rows_fini(&p->policy);
     mlp_rows_fini(&p->value);
     mem_free(p->logp);
     p->logp = NULL;
 }
 
-void pass_value(struct pass *p, const struct nets *nets, const real *x, int n, real *out)
+// What the networks see.
+static const real *see(struct pass *p, const struct nets *nets, const real *x,
+                       const uint8_t *const *pictures, int n)
 {
-    const real *v = mlp_forward(&nets->value, &p->value, x, n);
+    if (nets->encoder.n_layer == 0)
+        return x;
+    encoder_forward(&nets->encoder, &p->seen, pictures, x, n, p->x);
+    return p->x;
+}
+
+// Both networks' gradients by what they see go through the encoder together.
+static void see_backward(struct pass *p, const struct nets *nets, const struct samples *s,
+                         real *grad)
+{
+    size_t count = (size_t)s->n * (size_t)REAL_LD(model_n_in(&nets->shape));
+
+    if (nets->encoder.n_layer == 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        p->policy_grad[i] += p->value_grad[i];
+    encoder_backward(&nets->encoder, &p->seen, s->pictures, s->n, p->policy_grad, grad);
+}
+
+void pass_value(struct pass *p, const struct nets *nets, const real *x,
+                const uint8_t *const *pictures, int n, real *out)
+{
+    const real *v = mlp_forward(&nets->value, &p->value, see(p, nets, x, pictures, n), n);
 
     for (int i = 0; i < n; i++)
         out[i] = v[(size_t)i * REAL_LD(1)];
@@ -64,10 +110,12 @@ void pass_run(struct pass *p, const struct nets *nets, const struct loss_config 
               const struct samples *s, bool first, bool have_value, real *grad,
               struct loss_sums *sums)
 {
+    const bool seen = have_value && nets->encoder.n_layer > 0;
+    const real *x = seen ? p->x : see(p, nets, s->x, s->pictures, s->n);
     struct loss_rows rows = {
         .n = s->n,
         .n_act = nets->shape.n_act,
-        .mean = mlp_forward(&nets->policy, &p->policy, s->x, s->n),
+        .mean = mlp_forward(&nets->policy, &p->policy, x, s->n),
         .inv_std = nets->inv_std,
         .action = s->action,
         .logp = p->logp,
@@ -85,9 +133,10 @@ void pass_run(struct pass *p, const struct nets *nets, const struct loss_config 
     }
     loss_policy(cfg, &rows, mlp_out_grad(&nets->policy, &p->policy), grad + log_std_offset(nets),
                 sums);
-    mlp_backward(&nets->policy, &p->policy, s->x, s->n, grad);
+    mlp_backward(&nets->policy, &p->policy, x, s->n, grad + nets->table.n_encoder, p->policy_grad);
     if (!have_value)
-        mlp_forward(&nets->value, &p->value, s->x, s->n);
+        mlp_forward(&nets->value, &p->value, x, s->n);
     loss_value(cfg, &rows, mlp_out_grad(&nets->value, &p->value), sums);
-    mlp_backward(&nets->value, &p->value, s->x, s->n, grad + nets->table.n_policy);
+    mlp_backward(&nets->value, &p->value, x, s->n, grad + nets->table.n_policy, p->value_grad);
+    see_backward(p, nets, s, grad);
 }

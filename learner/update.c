@@ -2,6 +2,7 @@
 
 #include "common/base/mem.h"
 #include "learner/gae.h"
+#include "learner/stack.h"
 
 #include <string.h>
 
@@ -29,16 +30,21 @@ static void worker_fini(struct worker *w)
     mem_free(w->advantage);
     mem_free(w->ret);
     mem_free(w->valid);
-    mem_free(w->scaled_adv);
-    mem_free(w->scaled_ret);
+    mem_free(w->picture);
+    mem_free(w->view.advantage);
+    mem_free(w->view.target);
+    mem_free(w->view.pictures);
 }
 
 static enum status worker_init(struct worker *w, const struct nets *nets)
 {
-    store_init(&w->scratch, nets->shape.n_obs, nets->shape.n_act);
-    w->scaled_adv = mem_alloc(PASS_ROWS, sizeof w->scaled_adv[0]);
-    w->scaled_ret = mem_alloc(PASS_ROWS, sizeof w->scaled_ret[0]);
-    if (!w->scaled_adv || !w->scaled_ret)
+    struct view *v = &w->view;
+
+    store_init(&w->scratch, &nets->shape);
+    v->advantage = mem_alloc(PASS_ROWS, sizeof v->advantage[0]);
+    v->target = mem_alloc(PASS_ROWS, sizeof v->target[0]);
+    v->pictures = mem_alloc(PASS_ROWS * (size_t)(w->scratch.stack + 1), sizeof v->pictures[0]);
+    if (!v->advantage || !v->target || !v->pictures)
         return ST_NOMEM;
     TRY(store_reserve(&w->scratch, PASS_ROWS));
     return pass_init(&w->pass, nets);
@@ -55,13 +61,15 @@ static enum status worker_reserve(struct worker *w, int64_t n_rows, int n_obs)
     mem_free(w->advantage);
     mem_free(w->ret);
     mem_free(w->valid);
+    mem_free(w->picture);
     w->n_max = 0;
     w->x = mem_alloc((size_t)n_rows * (size_t)REAL_LD(n_obs), sizeof w->x[0]);
     w->value = mem_alloc((size_t)n_rows, sizeof w->value[0]);
     w->advantage = mem_alloc((size_t)n_rows, sizeof w->advantage[0]);
     w->ret = mem_alloc((size_t)n_rows, sizeof w->ret[0]);
     w->valid = mem_alloc((size_t)n_rows, sizeof w->valid[0]);
-    if (!w->x || !w->value || !w->advantage || !w->ret || !w->valid)
+    w->picture = mem_alloc((size_t)n_rows * (size_t)(w->scratch.stack + 1), sizeof w->picture[0]);
+    if (!w->x || !w->value || !w->advantage || !w->ret || !w->valid || !w->picture)
         return ST_NOMEM;
     w->n_max = n_rows;
     return ST_OK;
@@ -94,7 +102,7 @@ void updater_open_window(struct updater *u)
     for (i = 0; i < SLOTS; i++)
         slot_clear(&u->slot[i], w->n_param, w->shape.n_obs);
     u->n_sample = u->n_chunk = 0;
-    u->window.n = 0;
+    u->window.n = u->window.n_picture = 0;
     obsnorm_set(&u->norm, w->obs_mean, w->obs_var);
     u->scales = (struct scales){.adv_std = 1, .ret_mean = w->ret_mean, .ret_std = w->ret_std};
     // the first window knows no advantages before it: its own are used, once it is complete
@@ -122,7 +130,7 @@ static enum status build(struct updater *u, const struct weights *w)
         TRY(slot_init(&u->slot[i], w->n_param, w->shape.n_obs));
     for (i = 0; i < u->cfg.threads; i++)
         TRY(worker_init(&u->worker[i], &u->nets));
-    store_init(&u->window, w->shape.n_obs, w->shape.n_act);
+    store_init(&u->window, &w->shape);
     return team_create(&u->team, (int)u->cfg.threads);
 }
 
@@ -189,23 +197,30 @@ static void chunk_values(struct updater *u, struct worker *w, const struct chunk
 {
     const struct chunk_head *h = &c->head;
     size_t ld = (size_t)REAL_LD(h->n_obs);
-    int n = (int)(h->n_step + 1 + h->n_truncated), i, k;
+    int n = (int)(h->n_step + 1 + h->n_truncated), stack = w->scratch.stack, i, k;
 
     obsnorm_rows(&u->norm, c->obs, (int)h->n_step, w->x);
     obsnorm_rows(&u->norm, c->last_obs, 1, w->x + h->n_step * ld);
     obsnorm_rows(&u->norm, c->final_obs, (int)h->n_truncated, w->x + (h->n_step + 1) * ld);
+    if (stack > 0)
+        stack_pictures(c, stack, w->picture);
     for (i = 0; i < n; i += PASS_ROWS) {
         int rows = n - i < PASS_ROWS ? n - i : PASS_ROWS;
 
-        pass_value(&w->pass, &u->nets, w->x + (size_t)i * ld, rows, w->value + i);
+        for (k = 0; k < rows * stack; k++)
+            w->view.pictures[k] =
+                c->pictures + (size_t)w->picture[i * stack + k] * h->picture_bytes;
+        pass_value(&w->pass, &u->nets, w->x + (size_t)i * ld, w->view.pictures, rows, w->value + i);
     }
     for (k = 0; k < n; k++)
         w->value[k] = (float)(u->weights->ret_mean + u->weights->ret_std * (double)w->value[k]);
 }
 
-// Put the chunk's samples into rows `first` and on of `to`, and count them in the slot.
+// Put the chunk's samples into rows `first` and on of `to`, and count them in the slot. Number 0 of
+// the chunk's pictures is picture_first of the list that they are numbered in.
 static int chunk_samples(struct updater *u, struct worker *w, struct slot *slot,
-                         const struct chunk *c, struct store *to, int64_t first)
+                         const struct chunk *c, struct store *to, int64_t first,
+                         int64_t picture_first)
 {
     const struct chunk_head *h = &c->head;
     size_t ld = (size_t)REAL_LD(h->n_obs), n_act = h->n_act;
@@ -231,6 +246,9 @@ static int chunk_samples(struct updater *u, struct worker *w, struct slot *slot,
         to->advantage[row] = w->advantage[t];
         to->ret[row] = w->ret[t];
         to->logp_behaviour[row] = c->logp[t];
+        for (int k = 0; k < to->stack; k++)
+            to->picture[row * (size_t)to->stack + (size_t)k] =
+                (uint32_t)picture_first + w->picture[t * (size_t)to->stack + (size_t)k];
         tally_add(&slot->advantage, (double)w->advantage[t]);
         tally_add(&slot->ret, (double)w->ret[t]);
         obs_sums_add(&slot->obs, c->obs + t * h->n_obs, u->weights->obs_mean, (int)h->n_obs);
@@ -241,16 +259,17 @@ static int chunk_samples(struct updater *u, struct worker *w, struct slot *slot,
     return n;
 }
 
-// First pass over rows of a store: forward and backward into the slot.
+// First pass over rows of a store whose pictures are those of `list`: forward and backward into the
+// slot.
 static void first_pass(struct updater *u, struct worker *w, struct slot *slot,
-                       const struct store *from, int64_t first, int n, bool have_value)
+                       const struct store *from, const uint8_t *list, int64_t first, int n,
+                       bool have_value)
 {
     int i;
 
     for (i = 0; i < n; i += PASS_ROWS) {
         int rows = n - i < PASS_ROWS ? n - i : PASS_ROWS;
-        struct samples s =
-            store_view(from, first + i, rows, &u->scales, w->scaled_adv, w->scaled_ret);
+        struct samples s = store_view(from, first + i, rows, &u->scales, list, &w->view);
 
         pass_run(&w->pass, &u->nets, &u->loss, &s, true, have_value, slot->grad, &slot->loss);
     }
@@ -261,14 +280,19 @@ static void run_chunk(struct updater *u, struct worker *w, struct slot *slot, in
 {
     const struct chunk *c = u->chunks[i];
     struct store *to = window_kept(u) ? &u->window : &w->scratch;
-    int64_t first = window_kept(u) ? u->chunk_first[i] : 0;
+    int64_t first = window_kept(u) ? u->chunk_first[2 * i] : 0;
+    int64_t picture_first = window_kept(u) ? u->chunk_first[2 * i + 1] : 0;
     int rows = (int)(c->head.n_step + 1 + c->head.n_truncated), n;
 
     chunk_values(u, w, c);
-    n = chunk_samples(u, w, slot, c, to, first);
+    n = chunk_samples(u, w, slot, c, to, first, picture_first);
+    if (window_kept(u) && to->stack > 0)
+        memcpy(to->pictures + (size_t)picture_first * to->picture_bytes, c->pictures,
+               (size_t)chunk_n_picture(&c->head) * to->picture_bytes);
     // the activations of the values are still there if they were one block and all rows count
     if (!u->deferred && n > 0)
-        first_pass(u, w, slot, to, first, n, rows <= PASS_ROWS && n == (int)c->head.n_step);
+        first_pass(u, w, slot, to, window_kept(u) ? to->pictures : c->pictures, first, n,
+                   rows <= PASS_ROWS && n == (int)c->head.n_step);
 }
 
 // Chunks of the window go to the slots in turn; a thread works on whole slots.
@@ -291,6 +315,13 @@ static enum status check_chunk(const struct updater *u, const struct chunk *c)
     if ((int)c->head.n_obs != s->n_obs || (int)c->head.n_act != s->n_act)
         return FAIL(ST_PROTO, "a chunk of %u observations and %u actions, the model has %d and %d",
                     c->head.n_obs, c->head.n_act, s->n_obs, s->n_act);
+    if (c->head.picture_bytes != u->window.picture_bytes ||
+        (int)c->head.n_lead != (u->window.stack > 0 ? u->window.stack - 1 : 0))
+        return FAIL(ST_PROTO,
+                    "a chunk with pictures of %u bytes and %u before them, the model sees %d of "
+                    "%zu bytes",
+                    c->head.picture_bytes, c->head.n_lead, u->window.stack,
+                    u->window.picture_bytes);
     if (c->head.version_max > u->weights->version)
         return FAIL(ST_PROTO, "a chunk of version %llu, the model has version %llu",
                     (unsigned long long)c->head.version_max,
@@ -309,38 +340,44 @@ static int count_samples(const struct chunk *c)
 }
 
 // Memory for a list of chunks, and the rows of their samples.
-static enum status reserve(struct updater *u, const struct chunk *const *c, int n, int64_t *total)
+static enum status reserve(struct updater *u, const struct chunk *const *c, int n, int64_t *total,
+                           int64_t *pictures)
 {
     int64_t rows_max = 0;
     int i;
 
     if (n > u->chunk_max) {
-        int64_t *first = mem_resize(u->chunk_first, (size_t)n, sizeof first[0]);
+        int64_t *first = mem_resize(u->chunk_first, (size_t)n, 2 * sizeof first[0]);
 
         if (!first)
             return ST_NOMEM;
         u->chunk_first = first;
         u->chunk_max = n;
     }
-    *total = 0;
+    *total = *pictures = 0;
     for (i = 0; i < n; i++) {
         int64_t rows = (int64_t)c[i]->head.n_step + 1 + c[i]->head.n_truncated;
 
         TRY(check_chunk(u, c[i]));
         rows_max = rows > rows_max ? rows : rows_max;
-        u->chunk_first[i] = u->window.n + *total;
+        u->chunk_first[2 * i] = u->window.n + *total;
+        u->chunk_first[2 * i + 1] = u->window.n_picture + *pictures;
         *total += count_samples(c[i]);
+        *pictures += chunk_n_picture(&c[i]->head);
     }
     for (i = 0; i < u->cfg.threads; i++)
         TRY(worker_reserve(&u->worker[i], rows_max, u->weights->shape.n_obs));
-    return window_kept(u) ? store_reserve(&u->window, u->window.n + *total) : ST_OK;
+    if (!window_kept(u))
+        return ST_OK;
+    TRY(store_reserve_pictures(&u->window, u->window.n_picture + *pictures));
+    return store_reserve(&u->window, u->window.n + *total);
 }
 
 enum status updater_accumulate_many(struct updater *u, const struct chunk *const *c, int n)
 {
-    int64_t total;
+    int64_t total, pictures;
 
-    TRY(reserve(u, c, n, &total));
+    TRY(reserve(u, c, n, &total, &pictures));
     u->chunks = c;
     u->n_chunks = n;
     if (n == 1)
@@ -351,8 +388,10 @@ enum status updater_accumulate_many(struct updater *u, const struct chunk *const
         accel_accumulate(&u->cfg.accel, (int)total);
     u->n_chunk += n;
     u->n_sample += total;
-    if (window_kept(u))
+    if (window_kept(u)) {
         u->window.n += total;
+        u->window.n_picture += pictures;
+    }
     return ST_OK;
 }
 
@@ -396,11 +435,11 @@ static void run_rows(void *arg, int i_thread, int n_thread)
         if ((int)(block % SLOTS) % n_thread != i_thread)
             continue;
         if (!u->order) {
-            first_pass(u, w, slot, &u->window, at, n, false);
+            first_pass(u, w, slot, &u->window, u->window.pictures, at, n, false);
             continue;
         }
         gather(u, w, at, n);
-        s = store_view(&w->scratch, 0, n, &u->scales, w->scaled_adv, w->scaled_ret);
+        s = store_view(&w->scratch, 0, n, &u->scales, u->window.pictures, &w->view);
         pass_run(&w->pass, &u->nets, &u->loss, &s, false, false, slot->grad, &slot->loss);
         slot->used = true;
     }

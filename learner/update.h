@@ -119,8 +119,9 @@ NODISCARD enum status updater_create(struct updater **out, const struct update_c
                                      const struct weights *w, int64_t total_windows);
 void updater_destroy(struct updater *u); // NULL is fine
 
-// Forward and backward of one chunk at the frozen weights. The chunk's arrays are read before the
-// call returns. A chunk of another model or of a later version is ST_PROTO.
+// Forward and backward of one chunk at the frozen weights. The chunk's arrays, its pictures as
+// chunk_read gives them, are read before the call returns. A chunk of another model or of a later
+// version is ST_PROTO.
 NODISCARD enum status updater_accumulate(struct updater *u, const struct chunk *c);
 
 // The same for a list, which the team shares; equal to the same chunks one by one, to the bit.

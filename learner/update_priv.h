@@ -34,7 +34,8 @@ struct worker {
     float *value;           // (n_max) of them
     float *advantage, *ret; // (n_max)
     uint8_t *valid;         // (n_max)
-    float *scaled_adv, *scaled_ret; // (PASS_ROWS)
+    uint32_t *picture;      // (n_max, stack) of a model with vision: numbers in the chunk's list
+    struct view view;       // (PASS_ROWS)
 };
 
 struct updater {
@@ -61,7 +62,8 @@ struct updater {
 
     // the work that the team shares
     const struct chunk *const *chunks;
-    int64_t *chunk_first; // (chunk_max) row of the window for a chunk's first sample
+    int64_t *chunk_first; // (chunk_max, 2) row of the window for a chunk's first sample, and the
+                          // number of its first picture there
     int n_chunks, chunk_max;
     const uint32_t *order; // rows of a minibatch; NULL: all rows of the window, first pass
     int64_t n_order;

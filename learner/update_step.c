@@ -77,30 +77,32 @@ static void step_range(struct updater *u, int64_t first, int64_t end, double sca
 static enum status optimizer_step(struct updater *u, int64_t n_sample, struct update_stats *stats)
 {
     const struct model_table *t = &u->nets.table;
-    const int64_t bound[3] = {0, t->n_policy, t->n_param};
+    static const char *const name[] = {"policy", "value network", "encoder"};
+    const int64_t bound[3][2] = {
+        {t->n_encoder, t->n_policy}, {t->n_policy, t->n_param}, {0, t->n_encoder}};
     const int64_t log_std = t->piece[t->i_log_std].offset;
-    double scale[2], norm[2];
+    double scale[3], norm[3];
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         scale[i] = 1 / (double)n_sample;
-        norm[i] = norm_of(u->grad + bound[i], bound[i + 1] - bound[i]) * scale[i];
+        norm[i] = norm_of(u->grad + bound[i][0], bound[i][1] - bound[i][0]) * scale[i];
         if (!isfinite(norm[i]))
             return FAIL(ST_INVAL,
                         "the gradient of the %s is not finite at version %llu; a lower learning "
                         "rate or smaller rewards may help",
-                        i == 0 ? "policy" : "value network",
-                        (unsigned long long)u->weights->version);
+                        name[i], (unsigned long long)u->weights->version);
         if (u->cfg.max_grad_norm > 0 && norm[i] > u->cfg.max_grad_norm)
             scale[i] *= u->cfg.max_grad_norm / norm[i];
     }
     u->n_step++;
-    step_range(u, 0, log_std, scale[0], u->cfg.weight_decay);
+    step_range(u, 0, t->n_encoder, scale[2], u->cfg.weight_decay);
+    step_range(u, t->n_encoder, log_std, scale[0], u->cfg.weight_decay);
     step_range(u, log_std, t->n_policy, scale[0], 0); // decay would pull the deviation to 1
     step_range(u, t->n_policy, t->n_param, scale[1], u->cfg.weight_decay);
     for (int64_t i = log_std; i < t->n_policy; i++)
         u->params[i] =
             fminf(fmaxf(u->params[i], (float)UPDATE_LOG_STD_MIN), (float)UPDATE_LOG_STD_MAX);
-    stats->grad_norm += hypot(norm[0], norm[1]);
+    stats->grad_norm += hypot(hypot(norm[0], norm[1]), norm[2]);
     stats->steps++;
     accel_step(&u->cfg.accel);
     return ST_OK;

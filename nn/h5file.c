@@ -9,6 +9,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 
 #define GROW_BYTES (64 * 1024)
 #define FILE_MAX   (4LL << 30)
+#define PACK_LEVEL 2 // of 9; pictures hardly become smaller with more
 
 // Behind the HDF5 part: a mark and the CRC-32C of everything before.
 struct trailer {
@@ -28,7 +30,12 @@ struct trailer {
 
 struct h5file {
     hid_t id;
-    char path[256]; // for messages
+    hid_t at;         // the group whose attributes are meant; id itself at first
+    char path[256];   // for messages
+    char group[128];  // the same
+    char *final_path; // of a file that is written to disk: its name at the end; else NULL
+    char *temp_path;  // and until then
+    bool writing;
 };
 
 static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
@@ -42,10 +49,17 @@ static const char *memory_name(char out[64])
     return out;
 }
 
-// HDF5 keeps its error printer per thread, so every entry turns it off.
+// HDF5 keeps its error printer per thread, so every entry turns it off. After a write that failed
+// (a full disk) a file cannot be closed, and HDF5's own cleaning up at the end of the process would
+// run into it: all files are closed here, so it has nothing else to do.
 static void enter(void)
 {
+    static bool entered; // guarded by mtx
+
     pthread_mutex_lock(&mtx);
+    if (!entered)
+        H5dont_atexit();
+    entered = true;
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     H5Eclear2(H5E_DEFAULT);
 }
@@ -66,9 +80,12 @@ static herr_t first_reason(unsigned n, const H5E_error2_t *e, void *out)
 // HDF5's innermost complaint; valid until the next call of HDF5.
 static const char *reason(void)
 {
-    const char *text = NULL;
+    const char *text = NULL, *sys;
 
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_reason, &text);
+    sys = text ? strstr(text, "errno = ") : NULL; // of a text of several lines
+    if (sys)
+        return strerror(atoi(sys + strlen("errno = ")));
     return text ? text : "unknown reason";
 }
 
@@ -76,12 +93,21 @@ static hid_t type_id(enum h5_type type)
 {
     return type == H5_F32   ? H5T_NATIVE_FLOAT
            : type == H5_F64 ? H5T_NATIVE_DOUBLE
-                            : H5T_NATIVE_INT64;
+           : type == H5_I64 ? H5T_NATIVE_INT64
+           : type == H5_I32 ? H5T_NATIVE_INT32
+                            : H5T_NATIVE_UINT8;
 }
 
 static size_t type_bytes(enum h5_type type)
 {
-    return type == H5_F32 ? 4 : 8;
+    return type == H5_F32 || type == H5_I32 ? 4 : type == H5_U8 ? 1 : 8;
+}
+
+static const char *type_name(enum h5_type type)
+{
+    static const char *const names[] = {"float32", "float64", "int64", "uint8", "int32"};
+
+    return names[type];
 }
 
 // Access properties: in memory. The oldest format, because H5Fget_file_image changes a byte of
@@ -106,7 +132,7 @@ static enum status make(struct h5file **out, const char *path, hid_t id)
         H5Fclose(id);
         return ST_NOMEM;
     }
-    f->id = id;
+    f->id = f->at = id;
     snprintf(f->path, sizeof f->path, "%s", path);
     *out = f;
     return ST_OK;
@@ -123,7 +149,9 @@ enum status h5file_create(struct h5file **out)
     H5Pclose(fapl);
     if (id < 0)
         return leave(FAIL(ST_NOMEM, "cannot make an HDF5 file in memory: %s", reason()));
-    return leave(make(out, "new file", id));
+    TRY(leave(make(out, "new file", id)));
+    (*out)->writing = true;
+    return ST_OK;
 }
 
 static enum status read_fd(int fd, const char *path, uint8_t *bytes, size_t n)
@@ -136,7 +164,7 @@ static enum status read_fd(int fd, const char *path, uint8_t *bytes, size_t n)
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return FAIL_SYS(ST_IO, errno, "cannot read '%s': %s", path, strerror(errno));
+            return FAIL_SYS(ST_IO, errno, "cannot read '%s'", path);
         if (k == 0)
             return FAIL(ST_IO, "cannot read '%s': it became shorter", path);
         done += (size_t)k;
@@ -151,8 +179,7 @@ static enum status read_all(const char *path, uint8_t **bytes, size_t *n)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
-        return FAIL_SYS(errno == ENOENT ? ST_MISSING : ST_IO, errno, "cannot open '%s': %s", path,
-                        strerror(errno));
+        return FAIL_SYS(errno == ENOENT ? ST_MISSING : ST_IO, errno, "cannot open '%s'", path);
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > FILE_MAX) {
         close(fd);
         return FAIL(ST_INVAL, "'%s' is not a file of at most %lld bytes", path, FILE_MAX);
@@ -221,15 +248,134 @@ enum status h5file_open(struct h5file **out, const char *path)
     return st;
 }
 
+static void leave_group(struct h5file *f)
+{
+    if (f->at != f->id)
+        H5Gclose(f->at);
+    f->at = f->id;
+    f->group[0] = '\0';
+}
+
 void h5file_close(struct h5file *f)
 {
     if (!f)
         return;
     enter();
-    H5Fclose(f->id);
+    if (f->id >= 0) {
+        leave_group(f);
+        H5Fclose(f->id);
+    }
     leave(ST_OK);
+    if (f->temp_path)
+        unlink(f->temp_path);
+    mem_free(f->temp_path);
+    mem_free(f->final_path);
     mem_free(f);
 }
+
+// ------------------------------------------------------------------ on disk
+
+// Access properties: on disk, without locks, which some network file systems lack.
+static hid_t disk_access(void)
+{
+    hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
+
+    if (fapl >= 0 && (H5Pset_file_locking(fapl, false, true) < 0 ||
+                      H5Pset_libver_bounds(fapl, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110) < 0)) {
+        H5Pclose(fapl);
+        return -1;
+    }
+    return fapl;
+}
+
+static enum status make_names(struct h5file *f, const char *path)
+{
+    size_t n = strlen(path) + sizeof ".tmp";
+
+    f->final_path = mem_strdup(path);
+    f->temp_path = mem_alloc(n, 1);
+    if (!f->final_path || !f->temp_path)
+        return ST_NOMEM;
+    snprintf(f->temp_path, n, "%s.tmp", path);
+    return ST_OK;
+}
+
+enum status h5file_stream(struct h5file **out, const char *path)
+{
+    struct h5file *f = mem_alloc(1, sizeof *f);
+    enum status st;
+    hid_t fapl;
+
+    if (!f)
+        return ST_NOMEM;
+    f->id = f->at = -1;
+    f->writing = true;
+    snprintf(f->path, sizeof f->path, "%s", path);
+    st = make_names(f, path);
+    if (st == ST_OK) {
+        enter();
+        fapl = disk_access();
+        f->id = f->at = H5Fcreate(f->temp_path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+        H5Pclose(fapl);
+        if (f->id < 0)
+            st = FAIL(ST_IO, "cannot make '%s': %s", f->temp_path, reason());
+        leave(st);
+    }
+    if (st != ST_OK) {
+        h5file_close(f);
+        return st;
+    }
+    *out = f;
+    return ST_OK;
+}
+
+static enum status sync_file(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+    int error = errno;
+
+    if (fd >= 0)
+        close(fd);
+    return ok ? ST_OK : FAIL_SYS(ST_IO, error, "cannot write '%s'", path);
+}
+
+enum status h5file_finish(struct h5file *f)
+{
+    enum status st = ST_OK;
+
+    enter();
+    leave_group(f);
+    if (H5Fflush(f->id, H5F_SCOPE_GLOBAL) < 0)
+        st = FAIL(ST_IO, "cannot write '%s': %s", f->temp_path, reason());
+    if (H5Fclose(f->id) < 0 && st == ST_OK)
+        st = FAIL(ST_IO, "cannot write '%s': %s", f->temp_path, reason());
+    f->id = f->at = -1;
+    TRY(leave(st));
+    TRY(sync_file(f->temp_path));
+    if (rename(f->temp_path, f->final_path) != 0)
+        return FAIL_SYS(ST_IO, errno, "cannot rename '%s' to '%s'", f->temp_path, f->final_path);
+    mem_free(f->temp_path);
+    f->temp_path = NULL;
+    return ST_OK;
+}
+
+enum status h5file_open_large(struct h5file **out, const char *path)
+{
+    hid_t fapl, id;
+
+    if (!file_exists(path))
+        return FAIL(ST_MISSING, "there is no file '%s'", path);
+    enter();
+    fapl = disk_access();
+    id = H5Fopen(path, H5F_ACC_RDONLY, fapl);
+    H5Pclose(fapl);
+    if (id < 0)
+        return leave(FAIL(ST_INVAL, "'%s' is not a readable HDF5 file: %s", path, reason()));
+    return leave(make(out, path, id));
+}
+
+// ------------------------------------------------------------------ the image
 
 // The bytes of the file as they go to disk; *bytes is the caller's.
 static enum status image(struct h5file *f, uint8_t **bytes, size_t *n)
@@ -265,31 +411,100 @@ enum status h5file_save(struct h5file *f, const char *path)
     return st;
 }
 
-static hid_t space_of(int64_t rows, int64_t cols)
-{
-    hsize_t dims[2] = {(hsize_t)rows, (hsize_t)cols};
+// ------------------------------------------------------------------ arrays
 
-    return H5Screate_simple(cols > 0 ? 2 : 1, dims, NULL);
+// Link properties: groups on the way are made.
+static hid_t link_props(void)
+{
+    hid_t lcpl = H5Pcreate(H5P_LINK_CREATE);
+
+    H5Pset_create_intermediate_group(lcpl, 1);
+    return lcpl;
+}
+
+// `packed`: in compressed pieces of one row each.
+static enum status write_set(struct h5file *f, const char *name, hid_t type, int rank,
+                             const hsize_t *dims, const void *data, bool packed)
+{
+    hsize_t piece[4] = {1};
+    hid_t dcpl = H5Pcreate(H5P_DATASET_CREATE), lcpl = link_props(), space, set;
+    enum status st = ST_OK;
+
+    H5Pset_obj_track_times(dcpl, false); // a time would make equal files differ
+    if (packed) {
+        memcpy(piece + 1, dims + 1, (size_t)(rank - 1) * sizeof piece[0]);
+        H5Pset_chunk(dcpl, rank, piece);
+        H5Pset_deflate(dcpl, PACK_LEVEL);
+    }
+    space = H5Screate_simple(rank, dims, NULL);
+    set = H5Dcreate2(f->id, name, type, space, lcpl, dcpl, H5P_DEFAULT);
+    if (set < 0 || (dims[0] > 0 && H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0))
+        st = FAIL(ST_IO, "%s: cannot write dataset '%s': %s", f->path, name, reason());
+    if (set >= 0 && H5Dclose(set) < 0 && st == ST_OK)
+        st = FAIL(ST_IO, "%s: cannot write dataset '%s': %s", f->path, name, reason());
+    H5Sclose(space);
+    H5Pclose(lcpl);
+    H5Pclose(dcpl);
+    return st;
 }
 
 enum status h5file_put(struct h5file *f, const char *name, enum h5_type type, int64_t rows,
                        int64_t cols, const void *data)
 {
-    hid_t dcpl, space, set;
-    bool ok;
+    hsize_t dims[2] = {(hsize_t)rows, (hsize_t)cols};
 
     enter();
-    dcpl = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_obj_track_times(dcpl, false); // a time would make equal files differ
-    space = space_of(rows, cols);
-    set = H5Dcreate2(f->id, name, type_id(type), space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
-    ok = set >= 0 && H5Dwrite(set, type_id(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
-    if (set >= 0 && H5Dclose(set) < 0)
-        ok = false;
+    return leave(write_set(f, name, type_id(type), cols > 0 ? 2 : 1, dims, data, false));
+}
+
+enum status h5file_put_frames(struct h5file *f, const char *name, enum h5_type type, int64_t n,
+                              int64_t height, int64_t width, int64_t channels, const void *data)
+{
+    hsize_t dims[4] = {(hsize_t)n, (hsize_t)height, (hsize_t)width, (hsize_t)channels};
+
+    enter();
+    if (H5Zfilter_avail(H5Z_FILTER_DEFLATE) <= 0)
+        return leave(FAIL(ST_MISSING, "%s: this HDF5 library cannot compress '%s'", f->path, name));
+    return leave(write_set(f, name, type_id(type), channels > 0 ? 4 : 3, dims, data, true));
+}
+
+enum status h5file_put_labels(struct h5file *f, const char *name, const char *labels, int64_t n,
+                              size_t width)
+{
+    hsize_t dims[1] = {(hsize_t)n};
+    enum status st;
+    hid_t type;
+
+    enter();
+    type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, width);
+    H5Tset_strpad(type, H5T_STR_NULLPAD);
+    st = write_set(f, name, type, 1, dims, labels, false);
+    H5Tclose(type);
+    return leave(st);
+}
+
+enum status h5file_shape(struct h5file *f, const char *name, int64_t *rows, int64_t *cols)
+{
+    hsize_t dims[2] = {0, 0};
+    hid_t set, space;
+    int rank;
+
+    enter();
+    set = H5Dopen2(f->id, name, H5P_DEFAULT);
+    if (set < 0)
+        return leave(FAIL(ST_INVAL, "'%s': no dataset '%s': %s", f->path, name, reason()));
+    space = H5Dget_space(set);
+    rank = H5Sget_simple_extent_ndims(space);
+    if (rank == 1 || rank == 2)
+        H5Sget_simple_extent_dims(space, dims, NULL);
     H5Sclose(space);
-    H5Pclose(dcpl);
-    if (!ok)
-        return leave(FAIL(ST_IO, "%s: cannot write dataset '%s': %s", f->path, name, reason()));
+    H5Dclose(set);
+    if ((rank != 1 && rank != 2) || dims[0] > INT32_MAX || dims[1] > INT32_MAX)
+        return leave(
+            FAIL(ST_INVAL, "'%s': dataset '%s' is no table of a usual size", f->path, name));
+    *rows = (int64_t)dims[0];
+    *cols = (int64_t)dims[1];
     return leave(ST_OK);
 }
 
@@ -317,7 +532,7 @@ static enum status check_shape(const struct h5file *f, const char *name, hid_t s
 static enum status check_finite(const struct h5file *f, const char *name, enum h5_type type,
                                 size_t n, const void *data)
 {
-    for (size_t i = 0; i < n && type != H5_I64; i++)
+    for (size_t i = 0; i < n && (type == H5_F32 || type == H5_F64); i++)
         if (!isfinite(type == H5_F32 ? (double)((const float *)data)[i]
                                      : ((const double *)data)[i]))
             return FAIL(ST_INVAL, "'%s': dataset '%s' holds a number that is not finite", f->path,
@@ -334,11 +549,10 @@ static enum status get_checked(struct h5file *f, const char *name, hid_t set, hi
     bool fits = H5Tget_size(stored) == type_bytes(type);
 
     H5Tclose(stored);
-    if (class != (type == H5_I64 ? H5T_INTEGER : H5T_FLOAT) || !fits)
+    if (class != (type == H5_I64 || type == H5_U8 || type == H5_I32 ? H5T_INTEGER : H5T_FLOAT) ||
+        !fits)
         return FAIL(ST_INVAL, "'%s': dataset '%s' is of another type, expected %s", f->path, name,
-                    type == H5_F32   ? "float32"
-                    : type == H5_F64 ? "float64"
-                                     : "int64");
+                    type_name(type));
     TRY(check_shape(f, name, space, rows, cols));
     if (H5Dread(set, type_id(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
         return FAIL(ST_INVAL, "'%s': cannot read dataset '%s': %s", f->path, name, reason());
@@ -362,21 +576,65 @@ enum status h5file_get(struct h5file *f, const char *name, enum h5_type type, in
     return leave(st);
 }
 
+// ------------------------------------------------------------------ attributes
+
+enum status h5file_at(struct h5file *f, const char *group)
+{
+    hid_t at, lcpl;
+
+    enter();
+    leave_group(f);
+    if (strcmp(group, "/") == 0)
+        return leave(ST_OK);
+    at = H5Gopen2(f->id, group, H5P_DEFAULT);
+    if (at < 0 && f->writing) {
+        lcpl = link_props();
+        at = H5Gcreate2(f->id, group, lcpl, H5P_DEFAULT, H5P_DEFAULT);
+        H5Pclose(lcpl);
+    }
+    if (at < 0)
+        return leave(FAIL(f->writing ? ST_IO : ST_INVAL, "'%s': no group '%s': %s", f->path, group,
+                          reason()));
+    f->at = at;
+    snprintf(f->group, sizeof f->group, " of '%s'", group);
+    return leave(ST_OK);
+}
+
+bool h5file_has_attr(struct h5file *f, const char *name)
+{
+    bool has;
+
+    enter();
+    has = H5Aexists(f->at, name) > 0;
+    leave(ST_OK);
+    return has;
+}
+
+static enum status write_attr(struct h5file *f, const char *name, hid_t type, hid_t space,
+                              const void *value)
+{
+    hid_t attr = H5Acreate2(f->at, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    enum status st = ST_OK;
+
+    if (attr < 0 || H5Awrite(attr, type, value) < 0)
+        st =
+            FAIL(ST_IO, "%s: cannot write attribute '%s'%s: %s", f->path, name, f->group, reason());
+    if (attr >= 0 && H5Aclose(attr) < 0 && st == ST_OK)
+        st =
+            FAIL(ST_IO, "%s: cannot write attribute '%s'%s: %s", f->path, name, f->group, reason());
+    return st;
+}
+
 static enum status put_attr(struct h5file *f, const char *name, hid_t type, const void *value)
 {
-    hid_t space, attr;
-    bool ok;
+    enum status st;
+    hid_t space;
 
     enter();
     space = H5Screate(H5S_SCALAR);
-    attr = H5Acreate2(f->id, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    ok = attr >= 0 && H5Awrite(attr, type, value) >= 0;
-    if (attr >= 0 && H5Aclose(attr) < 0)
-        ok = false;
+    st = write_attr(f, name, type, space, value);
     H5Sclose(space);
-    if (!ok)
-        return leave(FAIL(ST_IO, "%s: cannot write attribute '%s': %s", f->path, name, reason()));
-    return leave(ST_OK);
+    return leave(st);
 }
 
 enum status h5file_put_int(struct h5file *f, const char *name, int64_t value)
@@ -387,6 +645,26 @@ enum status h5file_put_int(struct h5file *f, const char *name, int64_t value)
 enum status h5file_put_real(struct h5file *f, const char *name, double value)
 {
     return put_attr(f, name, H5T_NATIVE_DOUBLE, &value);
+}
+
+enum status h5file_put_flag(struct h5file *f, const char *name, bool value)
+{
+    uint8_t byte = value;
+
+    return put_attr(f, name, H5T_NATIVE_UINT8, &byte);
+}
+
+enum status h5file_put_reals(struct h5file *f, const char *name, int64_t n, const double *values)
+{
+    hsize_t dims[1] = {(hsize_t)n};
+    enum status st;
+    hid_t space;
+
+    enter();
+    space = H5Screate_simple(1, dims, NULL);
+    st = write_attr(f, name, H5T_NATIVE_DOUBLE, space, values);
+    H5Sclose(space);
+    return leave(st);
 }
 
 static hid_t text_type(size_t bytes)
@@ -412,15 +690,29 @@ enum status h5file_put_text(struct h5file *f, const char *name, const char *valu
     return leave(st);
 }
 
+enum status h5file_put_long_text(struct h5file *f, const char *name, const char *value)
+{
+    enum status st;
+    hid_t type;
+
+    enter();
+    type = text_type(H5T_VARIABLE);
+    leave(ST_OK);
+    st = put_attr(f, name, type, &value);
+    enter();
+    H5Tclose(type);
+    return leave(st);
+}
+
 // Read a scalar attribute of one class that fits `bytes`; text may be shorter.
 static enum status get_attr(struct h5file *f, const char *name, H5T_class_t class, hid_t as,
                             size_t bytes, void *out)
 {
-    hid_t attr = H5Aopen(f->id, name, H5P_DEFAULT), stored, space;
+    hid_t attr = H5Aopen(f->at, name, H5P_DEFAULT), stored, space;
     bool ok;
 
     if (attr < 0)
-        return FAIL(ST_INVAL, "'%s': no attribute '%s': %s", f->path, name, reason());
+        return FAIL(ST_INVAL, "'%s': no attribute '%s'%s: %s", f->path, name, f->group, reason());
     stored = H5Aget_type(attr);
     space = H5Aget_space(attr);
     ok = H5Tget_class(stored) == class && H5Sget_simple_extent_npoints(space) == 1 &&
@@ -431,7 +723,8 @@ static enum status get_attr(struct h5file *f, const char *name, H5T_class_t clas
     H5Tclose(stored);
     H5Aclose(attr);
     if (!ok)
-        return FAIL(ST_INVAL, "'%s': attribute '%s' is of another type, expected %s", f->path, name,
+        return FAIL(ST_INVAL, "'%s': attribute '%s'%s is of another type, expected %s", f->path,
+                    name, f->group,
                     class == H5T_STRING    ? "a text (not too long)"
                     : class == H5T_INTEGER ? "a whole number"
                                            : "a number");
@@ -446,8 +739,8 @@ enum status h5file_get_int(struct h5file *f, const char *name, int64_t low, int6
     enter();
     TRY(leave(get_attr(f, name, H5T_INTEGER, H5T_NATIVE_INT64, sizeof value, &value)));
     if (value < low || value > high)
-        return FAIL(ST_INVAL, "'%s': attribute '%s' is %lld, expected %lld to %lld", f->path, name,
-                    (long long)value, (long long)low, (long long)high);
+        return FAIL(ST_INVAL, "'%s': attribute '%s'%s is %lld, expected %lld to %lld", f->path,
+                    name, f->group, (long long)value, (long long)low, (long long)high);
     *out = value;
     return ST_OK;
 }
@@ -460,10 +753,60 @@ enum status h5file_get_real(struct h5file *f, const char *name, double low, doub
     enter();
     TRY(leave(get_attr(f, name, H5T_FLOAT, H5T_NATIVE_DOUBLE, sizeof value, &value)));
     if (!(value >= low && value <= high))
-        return FAIL(ST_INVAL, "'%s': attribute '%s' is %g, expected %g to %g", f->path, name, value,
-                    low, high);
+        return FAIL(ST_INVAL, "'%s': attribute '%s'%s is %g, expected %g to %g", f->path, name,
+                    f->group, value, low, high);
     *out = value;
     return ST_OK;
+}
+
+enum status h5file_get_reals(struct h5file *f, const char *name, int64_t n, double *out)
+{
+    hid_t attr, stored, space;
+    enum status st = ST_OK;
+    hssize_t has;
+
+    enter();
+    attr = H5Aopen(f->at, name, H5P_DEFAULT);
+    if (attr < 0)
+        return leave(
+            FAIL(ST_INVAL, "'%s': no attribute '%s'%s: %s", f->path, name, f->group, reason()));
+    stored = H5Aget_type(attr);
+    space = H5Aget_space(attr);
+    has = H5Sget_simple_extent_npoints(space);
+    if (H5Tget_class(stored) != H5T_FLOAT || has != n || H5Aread(attr, H5T_NATIVE_DOUBLE, out) < 0)
+        st = FAIL(ST_INVAL, "'%s': attribute '%s'%s has %lld items, expected %lld numbers", f->path,
+                  name, f->group, (long long)has, (long long)n);
+    H5Sclose(space);
+    H5Tclose(stored);
+    H5Aclose(attr);
+    return leave(st);
+}
+
+// Is the attribute a text of the long form? Then read it.
+static bool get_long_text(struct h5file *f, const char *name, char *out, size_t size,
+                          enum status *st)
+{
+    hid_t attr = H5Aopen(f->at, name, H5P_DEFAULT), stored, space;
+    char *text = NULL;
+    bool is;
+
+    if (attr < 0)
+        return false;
+    stored = H5Aget_type(attr);
+    space = H5Aget_space(attr);
+    is = H5Tis_variable_str(stored) > 0 && H5Sget_simple_extent_npoints(space) == 1;
+    *st = ST_OK;
+    if (is && (H5Aread(attr, stored, &text) < 0 || !text || strlen(text) >= size))
+        *st = FAIL(ST_INVAL, "'%s': attribute '%s'%s cannot be read, or has %zu bytes or more",
+                   f->path, name, f->group, size);
+    else if (is)
+        memcpy(out, text, strlen(text) + 1);
+    if (text)
+        H5free_memory(text);
+    H5Sclose(space);
+    H5Tclose(stored);
+    H5Aclose(attr);
+    return is;
 }
 
 enum status h5file_get_text(struct h5file *f, const char *name, char *out, size_t size)
@@ -472,6 +815,8 @@ enum status h5file_get_text(struct h5file *f, const char *name, char *out, size_
 
     memset(out, 0, size);
     enter();
+    if (get_long_text(f, name, out, size, &st))
+        return leave(st);
     st = leave(get_attr(f, name, H5T_STRING, -1, size, out));
     // texts are stored with their terminator; one that is not ends at its last byte
     out[size - 1] = '\0';

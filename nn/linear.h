@@ -12,6 +12,7 @@
 #include "nn/real.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #ifdef REAL_IS_DOUBLE
 #define linear_pack    linear_pack_f64
@@ -24,6 +25,20 @@ struct linear {
     real *weight; // (n_in, REAL_LD(n_out)) transposed, padding zero
     real *bias;   // (REAL_LD(n_out)) padding zero
 };
+
+// Numbers of memory that a layer's weight and bias take.
+static inline size_t linear_count(const struct linear *l)
+{
+    return (size_t)(l->n_in + 1) * (size_t)REAL_LD(l->n_out);
+}
+
+// Put them at `memory` (zeros, on a cache line); returns what comes behind.
+static inline real *linear_place(struct linear *l, real *memory)
+{
+    l->bias = memory;
+    l->weight = memory + REAL_LD(l->n_out);
+    return memory + linear_count(l);
+}
 
 // Fill `l` from weight (n_out, n_in) and bias (n_out).
 void linear_pack(struct linear *l, const real *weight, const real *bias);

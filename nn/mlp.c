@@ -3,11 +3,6 @@
 #include "common/base/mem.h"
 #include "nn/gemm.h"
 
-static size_t packed_count(const struct linear *l)
-{
-    return (size_t)(l->n_in + 1) * REAL_LD(l->n_out);
-}
-
 enum status mlp_init(struct mlp *m, const struct model_shape *shape, int n_out)
 {
     size_t count = 0;
@@ -16,19 +11,16 @@ enum status mlp_init(struct mlp *m, const struct model_shape *shape, int n_out)
 
     m->n_layer = shape->n_hidden + 1;
     for (i = 0; i < m->n_layer; i++) {
-        m->layer[i].n_in = i == 0 ? shape->n_obs : shape->hidden[i - 1];
+        m->layer[i].n_in = i == 0 ? model_n_in(shape) : shape->hidden[i - 1];
         m->layer[i].n_out = i < shape->n_hidden ? shape->hidden[i] : n_out;
-        count += packed_count(&m->layer[i]);
+        count += linear_count(&m->layer[i]);
     }
     m->params = NULL;
     m->packed = p = mem_alloc(count, sizeof *p);
     if (!p)
         return ST_NOMEM;
-    for (i = 0; i < m->n_layer; i++) {
-        m->layer[i].bias = p;
-        m->layer[i].weight = p + REAL_LD(m->layer[i].n_out);
-        p += packed_count(&m->layer[i]);
-    }
+    for (i = 0; i < m->n_layer; i++)
+        p = linear_place(&m->layer[i], p);
     return ST_OK;
 }
 
@@ -107,7 +99,7 @@ static void add_rows(real *bias_grad, const real *dy, int n, int n_out)
 }
 
 void mlp_backward(const struct mlp *m, struct mlp_rows *rows, const real *x, int n,
-                  real *param_grad)
+                  real *param_grad, real *x_grad)
 {
     const real *w = m->params + mlp_n_param(m);
     real *g = param_grad + mlp_n_param(m);
@@ -125,10 +117,12 @@ void mlp_backward(const struct mlp *m, struct mlp_rows *rows, const real *x, int
         g -= (size_t)l->n_in * l->n_out;
         w -= (size_t)(l->n_in + 1) * l->n_out;
         gemm_tn_add(l->n_out, l->n_in, n, dy, ldy, in, ldx, g, l->n_in);
+        dx = i > 0 ? rows->grad[i - 1] : x_grad;
+        if (!dx)
+            break;
+        gemm_nn(n, l->n_in, l->n_out, dy, ldy, w, l->n_in, dx, ldx);
         if (i == 0)
             break;
-        dx = rows->grad[i - 1];
-        gemm_nn(n, l->n_in, l->n_out, dy, ldy, w, l->n_in, dx, ldx);
         // through tanh; the padding of `in` and of dx is zero and stays so
         for (k = 0; k < n * ldx; k++)
             dx[k] *= 1 - in[k] * in[k];

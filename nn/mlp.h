@@ -40,7 +40,7 @@ struct mlp_rows {
     real *memory;
 };
 
-// A net from n_obs through the hidden layers of `shape` to n_out numbers. Unpacked.
+// A net from model_n_in through the hidden layers of `shape` to n_out numbers. Unpacked.
 NODISCARD enum status mlp_init(struct mlp *m, const struct model_shape *shape, int n_out);
 void mlp_fini(struct mlp *m);
 int64_t mlp_n_param(const struct mlp *m);
@@ -52,7 +52,7 @@ NODISCARD enum status mlp_rows_init(struct mlp_rows *rows, const struct mlp *m, 
                                     bool backward);
 void mlp_rows_fini(struct mlp_rows *rows);
 
-// Outputs of n rows of x (n, REAL_LD(n_obs)): (n, REAL_LD(n_out)), in rows->act.
+// Outputs of n rows of x (n, REAL_LD(n_in)): (n, REAL_LD(n_out)), in rows->act.
 const real *mlp_forward(const struct mlp *m, struct mlp_rows *rows, const real *x, int n);
 
 // Where the caller puts the gradient by the outputs, (n, REAL_LD(n_out)), before mlp_backward.
@@ -61,8 +61,9 @@ static inline real *mlp_out_grad(const struct mlp *m, const struct mlp_rows *row
     return rows->grad[m->n_layer - 1];
 }
 
-// After mlp_forward of the same rows: add the gradient of the parameters to param_grad (n_param).
+// After mlp_forward of the same rows: add the gradient of the parameters to param_grad (n_param),
+// and set x_grad (n, REAL_LD(n_in)) to that by x unless it is NULL; its padding is not touched.
 void mlp_backward(const struct mlp *m, struct mlp_rows *rows, const real *x, int n,
-                  real *param_grad);
+                  real *param_grad, real *x_grad);
 
 #endif

@@ -8,6 +8,52 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MODEL_CONV_NUMBERS (1 << 24)
+
+static enum status check_range(const char *what, int n, int low, int high)
+{
+    if (n < low || n > high)
+        return FAIL(ST_INVAL, "%s is %d, expected %d to %d", what, n, low, high);
+    return ST_OK;
+}
+
+static enum status check_vision(const struct model_vision *v)
+{
+    int i, w = v->width, h = v->height;
+
+    TRY(check_range("the number of convolutions", v->n_conv, 0, MODEL_CONV_MAX));
+    if (v->n_conv == 0)
+        return ST_OK;
+    TRY(check_range("the width of pictures", v->width, 1, MODEL_SIDE_MAX));
+    TRY(check_range("the height of pictures", v->height, 1, MODEL_SIDE_MAX));
+    TRY(check_range("the stack of pictures", v->stack, 1, MODEL_STACK_MAX));
+    for (i = 0; i < v->n_conv; i++) {
+        const struct model_conv *c = &v->conv[i];
+
+        TRY(check_range("a convolution's channels", c->channels, 1, MODEL_WIDTH_MAX));
+        TRY(check_range("a convolution's kernel", c->kernel, 1, MODEL_KERNEL_MAX));
+        TRY(check_range("a convolution's stride", c->stride, 1, c->kernel));
+        if (c->kernel > w || c->kernel > h)
+            return FAIL(ST_INVAL, "convolution %d has a kernel of %d, what it sees is %d by %d", i,
+                        c->kernel, w, h);
+        w = model_conv_out(w, c);
+        h = model_conv_out(h, c);
+        // what a convolution puts out and the patches that it takes in, for one picture
+        if ((int64_t)w * h * (c->channels + model_patch(v, i)) > MODEL_CONV_NUMBERS)
+            return FAIL(ST_INVAL, "convolution %d is too large, expected a larger stride", i);
+    }
+    return ST_OK;
+}
+
+static bool vision_equal(const struct model_vision *a, const struct model_vision *b)
+{
+    if (a->n_conv != b->n_conv)
+        return false;
+    return a->n_conv == 0 || (a->width == b->width && a->height == b->height &&
+                              a->stack == b->stack && a->state == b->state &&
+                              memcmp(a->conv, b->conv, (size_t)a->n_conv * sizeof a->conv[0]) == 0);
+}
+
 enum status model_shape_check(const struct model_shape *s)
 {
     int i;
@@ -22,7 +68,7 @@ enum status model_shape_check(const struct model_shape *s)
         if (s->hidden[i] < 1 || s->hidden[i] > MODEL_WIDTH_MAX)
             return FAIL(ST_INVAL, "hidden layer %d has %d units, expected 1 to %d", i, s->hidden[i],
                         MODEL_WIDTH_MAX);
-    return ST_OK;
+    return check_vision(&s->vision);
 }
 
 void model_shape_print(const struct model_shape *shape, char *out, size_t size)
@@ -37,7 +83,67 @@ void model_shape_print(const struct model_shape *shape, char *out, size_t size)
 bool model_shape_equal(const struct model_shape *a, const struct model_shape *b)
 {
     return a->n_obs == b->n_obs && a->n_act == b->n_act && a->n_hidden == b->n_hidden &&
-           memcmp(a->hidden, b->hidden, (size_t)a->n_hidden * sizeof a->hidden[0]) == 0;
+           memcmp(a->hidden, b->hidden, (size_t)a->n_hidden * sizeof a->hidden[0]) == 0 &&
+           vision_equal(&a->vision, &b->vision);
+}
+
+enum status model_conv_parse(struct model_vision *v, const char *conv)
+{
+    const char *p = conv;
+
+    v->n_conv = 0;
+    for (;;) {
+        struct model_conv c;
+        int used = 0;
+
+        if (sscanf(p, "%5dx%5d/%5d%n", &c.channels, &c.kernel, &c.stride, &used) != 3 ||
+            (p[used] != ',' && p[used] != '\0'))
+            return FAIL(ST_INVAL,
+                        "convolutions '%s', expected channels x kernel / stride of each, such as "
+                        "16x8/4,32x4/2",
+                        conv);
+        if (v->n_conv == MODEL_CONV_MAX)
+            return FAIL(ST_INVAL, "convolutions '%s', expected at most %d", conv, MODEL_CONV_MAX);
+        v->conv[v->n_conv++] = c;
+        if (p[used] == '\0')
+            return check_vision(v);
+        p += used + 1;
+    }
+}
+
+void model_conv_print(const struct model_vision *v, char *out, size_t size)
+{
+    size_t n = 0;
+
+    out[0] = '\0';
+    for (int i = 0; i < v->n_conv && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%dx%d/%d", i > 0 ? "," : "",
+                              v->conv[i].channels, v->conv[i].kernel, v->conv[i].stride);
+}
+
+size_t model_picture_bytes(const struct model_vision *v)
+{
+    return v->n_conv > 0 ? (size_t)v->width * (size_t)v->height * MODEL_RGB : 0;
+}
+
+int model_n_feature(const struct model_vision *v)
+{
+    int i, w = v->width, h = v->height;
+
+    if (v->n_conv == 0)
+        return 0;
+    for (i = 0; i < v->n_conv; i++) {
+        w = model_conv_out(w, &v->conv[i]);
+        h = model_conv_out(h, &v->conv[i]);
+    }
+    return w * h * v->conv[v->n_conv - 1].channels;
+}
+
+int model_n_in(const struct model_shape *s)
+{
+    if (s->vision.n_conv == 0)
+        return s->n_obs;
+    return model_n_feature(&s->vision) + (s->vision.state ? s->n_obs : 0);
 }
 
 enum status model_shape_parse(struct model_shape *out, int n_obs, int n_act, const char *hidden)
@@ -76,18 +182,24 @@ static void add(struct model_table *t, const char *name, int rows, int cols)
     t->n_param += (int64_t)rows * (cols ? cols : 1);
 }
 
+static void add_layer(struct model_table *t, const char *net, int i, int out, int in)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "%s.%d.weight", net, 2 * i); // PyTorch counts the activations
+    add(t, name, out, in);
+    snprintf(name, sizeof name, "%s.%d.bias", net, 2 * i);
+    add(t, name, out, 0);
+}
+
 static void add_network(struct model_table *t, const struct model_shape *s, const char *net,
                         int n_out)
 {
-    char name[32];
-    int i, in = s->n_obs, out;
+    int i, in = model_n_in(s), out;
 
     for (i = 0; i <= s->n_hidden; i++) {
         out = i < s->n_hidden ? s->hidden[i] : n_out;
-        snprintf(name, sizeof name, "%s.%d.weight", net, 2 * i); // PyTorch counts the activations
-        add(t, name, out, in);
-        snprintf(name, sizeof name, "%s.%d.bias", net, 2 * i);
-        add(t, name, out, 0);
+        add_layer(t, net, i, out, in);
         in = out;
     }
 }
@@ -95,6 +207,10 @@ static void add_network(struct model_table *t, const struct model_shape *s, cons
 void model_table_make(struct model_table *out, const struct model_shape *shape)
 {
     memset(out, 0, sizeof *out);
+    for (int i = 0; i < shape->vision.n_conv; i++)
+        add_layer(out, "encoder", i, shape->vision.conv[i].channels,
+                  model_patch(&shape->vision, i));
+    out->n_encoder = out->n_param;
     add_network(out, shape, "policy", shape->n_act);
     out->i_log_std = out->n_piece;
     add(out, "log_std", shape->n_act, 0);

@@ -1,6 +1,7 @@
 #include "nn/policy.h"
 
 #include "common/base/mem.h"
+#include "nn/encoder.h"
 #include "nn/gaussian.h"
 #include "nn/mlp.h"
 #include "nn/obsnorm.h"
@@ -12,14 +13,18 @@ struct policy {
     struct model_shape shape;
     struct model_table table;
     int n_max;
+    struct encoder encoder;
+    struct encoder_rows seen;
     struct mlp net;
     struct mlp_rows rows;
     struct obsnorm norm;
-    struct weights *weights; // whose packed form `net` holds; held, so the pointer identifies it
-    float *raw;              // (n_max, n_obs)
-    float *x;                // (n_max, REAL_LD(n_obs)) normalised
-    float *inv_std;          // (n_act)
-    double *std;             // (n_act)
+    struct weights *weights;  // whose packed form `net` holds; held, so the pointer identifies it
+    float *raw;               // (n_max, n_obs)
+    float *x;                 // (n_max, REAL_LD(n_in)) what the network sees
+    float *obs;               // (n_max, REAL_LD(n_obs)) normalised; x itself without vision
+    const uint8_t **pictures; // (n_max, stack)
+    float *inv_std;           // (n_act)
+    double *std;              // (n_act)
     double logp_norm;
 };
 
@@ -28,14 +33,23 @@ static enum status build(struct policy *p)
     size_t n_max = (size_t)p->n_max, n_obs = (size_t)p->shape.n_obs;
     size_t n_act = (size_t)p->shape.n_act;
 
+    TRY(encoder_init(&p->encoder, &p->shape));
+    TRY(encoder_rows_init(&p->seen, &p->encoder, p->n_max, false));
     TRY(mlp_init(&p->net, &p->shape, p->shape.n_act));
     TRY(mlp_rows_init(&p->rows, &p->net, p->n_max, false));
     TRY(obsnorm_init(&p->norm, p->shape.n_obs));
     p->raw = mem_alloc(n_max * n_obs, sizeof *p->raw);
-    p->x = mem_alloc(n_max * (size_t)REAL_LD(p->shape.n_obs), sizeof *p->x);
+    p->x = mem_alloc(n_max * (size_t)REAL_LD(model_n_in(&p->shape)), sizeof *p->x);
+    p->obs = p->x;
     p->inv_std = mem_alloc(n_act, sizeof *p->inv_std);
     p->std = mem_alloc(n_act, sizeof *p->std);
-    return p->raw && p->x && p->inv_std && p->std ? ST_OK : ST_NOMEM;
+    if (!p->raw || !p->x || !p->inv_std || !p->std)
+        return ST_NOMEM;
+    if (p->encoder.n_layer == 0)
+        return ST_OK;
+    p->obs = mem_alloc(n_max * (size_t)REAL_LD(p->shape.n_obs), sizeof *p->obs);
+    p->pictures = mem_alloc(n_max * (size_t)p->shape.vision.stack, sizeof p->pictures[0]);
+    return p->obs && p->pictures ? ST_OK : ST_NOMEM;
 }
 
 enum status policy_create(struct policy **out, const struct model_shape *shape, int n_max)
@@ -65,10 +79,15 @@ void policy_destroy(struct policy *p)
 {
     if (!p)
         return;
+    encoder_fini(&p->encoder);
+    encoder_rows_fini(&p->seen);
     mlp_fini(&p->net);
     mlp_rows_fini(&p->rows);
     obsnorm_fini(&p->norm);
     weights_drop(p->weights);
+    if (p->obs != p->x)
+        mem_free(p->obs);
+    mem_free(p->pictures);
     mem_free(p->raw);
     mem_free(p->x);
     mem_free(p->inv_std);
@@ -86,12 +105,13 @@ static enum status use_weights(struct policy *p, const struct weights *w)
     if (!model_shape_equal(&w->shape, &p->shape))
         return FAIL(ST_INVAL,
                     "weights of a model with %d observations, %d actions, expected %d, %d"
-                    " and the same hidden layers",
+                    " and the same hidden layers and convolutions",
                     w->shape.n_obs, w->shape.n_act, p->shape.n_obs, p->shape.n_act);
     weights_drop(p->weights);
     p->weights = weights_hold((struct weights *)w);
     log_std = w->params + p->table.piece[p->table.i_log_std].offset;
-    mlp_pack(&p->net, w->params);
+    encoder_pack(&p->encoder, w->params);
+    mlp_pack(&p->net, w->params + p->table.n_encoder);
     obsnorm_set(&p->norm, w->obs_mean, w->obs_var);
     p->logp_norm = gaussian_inv_std(log_std, p->shape.n_act, p->inv_std);
     for (d = 0; d < p->shape.n_act; d++)
@@ -111,7 +131,24 @@ static enum status take_obs(struct policy *p, const struct policy_row *rows, int
                 return FAIL(ST_INVAL, "row %d: observation %d is %g, expected a finite float32", i,
                             k, rows[i].obs[k]);
         }
-    obsnorm_rows(&p->norm, p->raw, n, p->x);
+    obsnorm_rows(&p->norm, p->raw, n, p->obs);
+    return ST_OK;
+}
+
+// What the network sees of the rows.
+static enum status see(struct policy *p, const struct policy_row *rows, int n)
+{
+    const int stack = p->shape.vision.stack;
+
+    if (p->encoder.n_layer == 0)
+        return ST_OK;
+    for (int i = 0; i < n; i++) {
+        if (!rows[i].pictures)
+            return FAIL(ST_INVAL, "row %d has no pictures, the model sees %d", i, stack);
+        memcpy(p->pictures + (size_t)i * (size_t)stack, rows[i].pictures,
+               (size_t)stack * sizeof p->pictures[0]);
+    }
+    encoder_forward(&p->encoder, &p->seen, p->pictures, p->obs, n, p->x);
     return ST_OK;
 }
 
@@ -126,6 +163,7 @@ enum status policy_act(struct policy *p, const struct weights *w, const struct p
         return FAIL(ST_INVAL, "%d rows for a policy of at most %d", n, p->n_max);
     TRY(use_weights(p, w));
     TRY(take_obs(p, rows, n));
+    TRY(see(p, rows, n));
     mean = mlp_forward(&p->net, &p->rows, p->x, n);
     for (i = 0; i < n; i++) {
         const struct policy_row *row = &rows[i];

@@ -16,6 +16,7 @@ struct policy;
 struct policy_row {
     const double *obs; // (n_obs) raw
     uint64_t seed, stream, episode, step;
+    const uint8_t *const *pictures; // (stack) of a model with vision, see encoder.h
 };
 
 // Workspace for up to n_max rows of this shape.

@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FILE_FORMAT  1
-#define VERSION_HIGH 1000000000000000LL
-#define NUMBER_HIGH  1e300
+#define FILE_FORMAT   1
+#define VISION_FORMAT 2 // with an encoder
+#define VERSION_HIGH  1000000000000000LL
+#define NUMBER_HIGH   1e300
 
 enum status weights_create(struct weights **out, const struct model_shape *shape)
 {
@@ -55,6 +56,7 @@ enum status weights_copy(struct weights **out, const struct weights *from)
     w->ret_mean = from->ret_mean;
     w->ret_std = from->ret_std;
     memcpy(w->task, from->task, sizeof w->task);
+    memcpy(w->picture, from->picture, sizeof w->picture);
     memcpy(w->config, from->config, sizeof w->config);
     *out = w;
     return ST_OK;
@@ -122,13 +124,16 @@ struct blob_head {
     uint32_t magic, bytes; // bytes of the whole blob
     uint64_t version;
     int32_t n_obs, n_act, n_hidden, hidden[MODEL_LAYERS_MAX];
-    uint32_t reserved;
+    uint32_t state; // 1: the networks see the observation beside the pictures
     double obs_count, ret_mean, ret_std;
+    int32_t width, height, stack, n_conv;
+    struct model_conv conv[MODEL_CONV_MAX];
     char task[64];
+    char picture[64];
     char config[4096];
 };
 
-#define BLOB_MAGIC 0x31575353u // "SSW1"
+#define BLOB_MAGIC 0x32575353u // "SSW2"
 
 static size_t blob_bytes(const struct model_shape *shape)
 {
@@ -155,6 +160,11 @@ void weights_blob_write(const struct weights *w, uint8_t *out)
         .n_obs = w->shape.n_obs,
         .n_act = w->shape.n_act,
         .n_hidden = w->shape.n_hidden,
+        .state = w->shape.vision.state,
+        .width = w->shape.vision.width,
+        .height = w->shape.vision.height,
+        .stack = w->shape.vision.stack,
+        .n_conv = w->shape.vision.n_conv,
         .obs_count = w->obs_count,
         .ret_mean = w->ret_mean,
         .ret_std = w->ret_std,
@@ -162,7 +172,9 @@ void weights_blob_write(const struct weights *w, uint8_t *out)
 
     for (int i = 0; i < w->shape.n_hidden; i++)
         head.hidden[i] = w->shape.hidden[i];
+    memcpy(head.conv, w->shape.vision.conv, sizeof head.conv);
     memcpy(head.task, w->task, sizeof head.task);
+    memcpy(head.picture, w->picture, sizeof head.picture);
     memcpy(head.config, w->config, sizeof head.config);
     memcpy(out, &head, sizeof head);
     memcpy(out + sizeof head, w->params, params);
@@ -172,8 +184,20 @@ void weights_blob_write(const struct weights *w, uint8_t *out)
 
 static enum status blob_shape(const struct blob_head *head, struct model_shape *out)
 {
-    struct model_shape s = {.n_obs = head->n_obs, .n_act = head->n_act, .n_hidden = head->n_hidden};
+    struct model_shape s = {.n_obs = head->n_obs,
+                            .n_act = head->n_act,
+                            .n_hidden = head->n_hidden,
+                            .vision = {.width = head->width,
+                                       .height = head->height,
+                                       .stack = head->stack,
+                                       .state = head->state == 1,
+                                       .n_conv = head->n_conv}};
 
+    memcpy(s.vision.conv, head->conv, sizeof s.vision.conv);
+    if (s.vision.n_conv == 0)
+        memset(&s.vision, 0, sizeof s.vision);
+    if (head->state > 1)
+        return FAIL(ST_PROTO, "weights: state is %u, expected 0 or 1", head->state);
     for (int i = 0; i < MODEL_LAYERS_MAX && i < head->n_hidden; i++)
         s.hidden[i] = head->hidden[i];
     if (model_shape_check(&s) != ST_OK)
@@ -198,8 +222,9 @@ enum status weights_blob_read(struct weights **out, const uint8_t *blob, size_t 
     TRY(blob_shape(&head, &shape));
     if (n != blob_bytes(&shape) || head.bytes != n)
         return FAIL(ST_PROTO, "weights: %zu bytes, expected %zu", n, blob_bytes(&shape));
-    if (!memchr(head.task, 0, sizeof head.task) || !memchr(head.config, 0, sizeof head.config))
-        return FAIL(ST_PROTO, "weights: task or config is not terminated");
+    if (!memchr(head.task, 0, sizeof head.task) || !memchr(head.config, 0, sizeof head.config) ||
+        !memchr(head.picture, 0, sizeof head.picture))
+        return FAIL(ST_PROTO, "weights: task, picture or config is not terminated");
     TRY(weights_create(&w, &shape));
     params = (size_t)w->n_param * sizeof *w->params;
     obs = (size_t)shape.n_obs * sizeof(double);
@@ -208,6 +233,7 @@ enum status weights_blob_read(struct weights **out, const uint8_t *blob, size_t 
     w->ret_mean = head.ret_mean;
     w->ret_std = head.ret_std;
     memcpy(w->task, head.task, sizeof w->task);
+    memcpy(w->picture, head.picture, sizeof w->picture);
     memcpy(w->config, head.config, sizeof w->config);
     memcpy(w->params, blob + sizeof head, params);
     memcpy(w->obs_mean, blob + sizeof head + params, obs);
@@ -223,14 +249,31 @@ enum status weights_blob_read(struct weights **out, const uint8_t *blob, size_t 
 
 // --- files ---------------------------------------------------------------------------------------
 
+static enum status put_vision(const struct weights *w, struct h5file *f)
+{
+    const struct model_vision *v = &w->shape.vision;
+    char conv[96];
+
+    model_conv_print(v, conv, sizeof conv);
+    TRY(h5file_put_text(f, "conv", conv));
+    TRY(h5file_put_text(f, "picture", w->picture));
+    TRY(h5file_put_int(f, "picture_width", v->width));
+    TRY(h5file_put_int(f, "picture_height", v->height));
+    TRY(h5file_put_int(f, "frame_stack", v->stack));
+    return h5file_put_int(f, "sees_state", v->state);
+}
+
 enum status weights_put(const struct weights *w, struct h5file *f)
 {
+    bool vision = w->shape.vision.n_conv > 0;
     struct model_table table;
     char hidden[64];
 
     model_table_make(&table, &w->shape);
     model_shape_print(&w->shape, hidden, sizeof hidden);
-    TRY(h5file_put_int(f, "format", FILE_FORMAT));
+    TRY(h5file_put_int(f, "format", vision ? VISION_FORMAT : FILE_FORMAT));
+    if (vision)
+        TRY(put_vision(w, f));
     TRY(h5file_put_int(f, "version", (int64_t)w->version));
     TRY(h5file_put_int(f, "n_obs", w->shape.n_obs));
     TRY(h5file_put_int(f, "n_act", w->shape.n_act));
@@ -247,16 +290,32 @@ enum status weights_put(const struct weights *w, struct h5file *f)
     return h5file_put_text(f, "config", w->config);
 }
 
+static enum status get_vision(struct h5file *f, struct model_vision *out)
+{
+    int64_t width, height, stack, state;
+    char conv[96];
+
+    TRY(h5file_get_int(f, "picture_width", 1, MODEL_SIDE_MAX, &width));
+    TRY(h5file_get_int(f, "picture_height", 1, MODEL_SIDE_MAX, &height));
+    TRY(h5file_get_int(f, "frame_stack", 1, MODEL_STACK_MAX, &stack));
+    TRY(h5file_get_int(f, "sees_state", 0, 1, &state));
+    TRY(h5file_get_text(f, "conv", conv, sizeof conv));
+    *out = (struct model_vision){
+        .width = (int)width, .height = (int)height, .stack = (int)stack, .state = state == 1};
+    return model_conv_parse(out, conv);
+}
+
 static enum status get_shape(struct h5file *f, struct model_shape *out)
 {
     int64_t format, n_obs, n_act;
     char hidden[64];
 
-    TRY(h5file_get_int(f, "format", FILE_FORMAT, FILE_FORMAT, &format));
+    TRY(h5file_get_int(f, "format", FILE_FORMAT, VISION_FORMAT, &format));
     TRY(h5file_get_int(f, "n_obs", 1, MODEL_OBS_MAX, &n_obs));
     TRY(h5file_get_int(f, "n_act", 1, MODEL_ACT_MAX, &n_act));
     TRY(h5file_get_text(f, "hidden", hidden, sizeof hidden));
-    return model_shape_parse(out, (int)n_obs, (int)n_act, hidden);
+    TRY(model_shape_parse(out, (int)n_obs, (int)n_act, hidden));
+    return format == VISION_FORMAT ? get_vision(f, &out->vision) : ST_OK;
 }
 
 static enum status get_fields(struct weights *w, struct h5file *f)
@@ -268,6 +327,8 @@ static enum status get_fields(struct weights *w, struct h5file *f)
     TRY(h5file_get_int(f, "version", 0, VERSION_HIGH, &version));
     w->version = (uint64_t)version;
     TRY(h5file_get_text(f, "task", w->task, sizeof w->task));
+    if (w->shape.vision.n_conv > 0)
+        TRY(h5file_get_text(f, "picture", w->picture, sizeof w->picture));
     TRY(h5file_get_text(f, "config", w->config, sizeof w->config));
     TRY(h5file_get_real(f, "obs_count", 0, NUMBER_HIGH, &w->obs_count));
     TRY(h5file_get_real(f, "ret_mean", -NUMBER_HIGH, NUMBER_HIGH, &w->ret_mean));

@@ -26,6 +26,7 @@ struct weights {
     double ret_mean;  // returns are predicted as ret_mean + ret_std * value network
     double ret_std;
     char task[64];     // task that it was trained on
+    char picture[64];  // name of the picture that the encoder sees; "" without vision
     char config[4096]; // the trainer's resolved options as JSON
 };
 

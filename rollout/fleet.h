@@ -24,6 +24,10 @@ NODISCARD enum status fleet_find(const struct fleet *f, int source, uint32_t env
 NODISCARD enum status fleet_reset(struct fleet *f, uint64_t seed, uint64_t stream_first,
                                   const uint64_t *episode);
 
+// Start the episodes of rows[i] (i < n) in the envs env[i]; the rows' env fields are filled in.
+NODISCARD enum status fleet_reset_some(struct fleet *f, const int *env, struct reset_row *rows,
+                                       int n);
+
 // The action as an env executes it: within the task's bounds. Arrays are (n_act).
 void fleet_clip(const struct fleet *f, const float *action, float *out);
 
@@ -31,7 +35,12 @@ void fleet_clip(const struct fleet *f, const float *action, float *out);
 // gone are swallowed, since its reader says so.
 NODISCARD enum status fleet_step(struct fleet *f, const int *env, const float *action, int n);
 
-// A server is gone: its envs into env (n_env), ascending; how many.
+// A server is gone: its envs into env (n_env), ascending; how many. 0 if it was lost already, and
+// its return was refused.
 int fleet_lose(struct fleet *f, int source, int *env);
+
+// A server is back and its connection was adopted: its envs, under the numbers that they had, into
+// env (n_env), *n of them; they need a reset. ST_INVAL if it serves something else now.
+NODISCARD enum status fleet_return(struct fleet *f, int source, int *env, int *n);
 
 #endif

@@ -9,18 +9,23 @@
 #define EVENTS_MAX        4096
 #define WEIGHTS_BYTES_MAX (256u << 20)
 #define WATCH_NS          (100 * NS_PER_MS)
+#define REDIAL_NS         (500 * NS_PER_MS)
 #define STOP_GRACE_NS     (500 * NS_PER_MS)
 
 struct source {
     struct intake *intake;
-    struct envclient *client;
-    int i;
+    struct envclient *client; // the consumer's; replaced under mtx
+    struct envclient *fresh;  // not adopted yet; guarded by mtx
+    char url[HOSTS_URL_MAX];
+    int i, n_env;
     pthread_t thread;
     bool started;
 };
 
 struct intake {
+    struct intake_config cfg;
     const atomic_bool *stop;
+    atomic_bool closing;  // connections are closed: no new ones
     struct queue *events; // struct event
     struct source source[INTAKE_SERVERS_MAX];
     int n_source;
@@ -76,25 +81,74 @@ static bool post(struct intake *in, struct event *e)
     return false;
 }
 
+static enum status open_client(struct source *s, const atomic_bool *stop, int64_t wait_ns,
+                               struct envclient **out)
+{
+    const struct intake_config *cfg = &s->intake->cfg;
+    struct envclient_config client = {.url = s->url,
+                                      .hello = cfg->hello,
+                                      .connect_wait_ns = wait_ns,
+                                      .stop = stop,
+                                      .key_file = cfg->key_file,
+                                      .tls_ca = cfg->tls_ca,
+                                      .tls_name = cfg->tls_name};
+
+    if (cfg->hello.k_max == 0) {
+        client.hello.autoreset = AUTORESET_SAME_STEP;
+        client.hello.k_max = 1;
+        client.hello.t_max_ns = -1;
+    }
+    client.hello.n_env = (uint32_t)s->n_env;
+    return envclient_open(out, &client);
+}
+
+// Dial until the server is back with as many envs; NULL when the intake is closed.
+static struct envclient *await_return(struct source *s)
+{
+    struct intake *in = s->intake;
+    struct envclient *client = NULL;
+    struct event *e;
+
+    while (!client && !atomic_load(&in->closing)) {
+        if (open_client(s, &in->closing, REDIAL_NS, &client) != ST_OK)
+            clock_sleep_ns(WATCH_NS);
+    }
+    if (!client)
+        return NULL;
+    pthread_mutex_lock(&in->mtx);
+    s->fresh = client;
+    if (atomic_load(&in->closing))
+        envclient_close(client); // it came too late to be closed with the others
+    pthread_mutex_unlock(&in->mtx);
+    e = event_await(in);
+    e->kind = EVENT_SOURCE_BACK;
+    e->source = s->i;
+    return post(in, e) ? client : NULL;
+}
+
 static void *source_run(void *arg)
 {
     struct source *s = arg;
+    struct envclient *client = s->client;
     enum status st;
 
-    for (;;) {
+    while (client) {
         struct event *e = event_await(s->intake);
 
         e->kind = EVENT_BATCH;
         e->source = s->i;
-        st = envclient_recv(s->client, &e->m, &e->head, &e->rows, WAIT_NEVER);
+        st = envclient_recv(client, &e->m, &e->head, &e->rows, WAIT_NEVER);
         if (st != ST_OK) {
             e->kind = EVENT_SOURCE_LOST;
             e->m = NULL;
             e->err = *error_last();
         }
-        if (!post(s->intake, e) || st != ST_OK)
+        if (!post(s->intake, e))
             return NULL;
+        if (st != ST_OK)
+            client = s->intake->cfg.rejoin ? await_return(s) : NULL;
     }
+    return NULL;
 }
 
 static void *learner_run(void *arg)
@@ -123,8 +177,14 @@ static void close_all(struct intake *in)
 {
     int i;
 
-    for (i = 0; i < in->n_source; i++)
+    atomic_store(&in->closing, true);
+    pthread_mutex_lock(&in->mtx);
+    for (i = 0; i < in->n_source; i++) {
         envclient_close(in->source[i].client);
+        if (in->source[i].fresh)
+            envclient_close(in->source[i].fresh);
+    }
+    pthread_mutex_unlock(&in->mtx);
     if (in->learner)
         link_close(in->learner);
 }
@@ -150,43 +210,39 @@ static enum status dial_source(struct intake *in, const struct intake_config *cf
                                int n_env)
 {
     struct source *s = &in->source[in->n_source];
-    struct envclient_config client = {.url = url,
-                                      .hello = {.autoreset = AUTORESET_SAME_STEP,
-                                                .n_env = (uint32_t)n_env,
-                                                .k_max = 1,
-                                                .t_max_ns = -1},
-                                      .connect_wait_ns = cfg->connect_wait_ns,
-                                      .stop = cfg->stop};
 
-    TRY(envclient_open(&s->client, &client));
     s->intake = in;
+    s->n_env = n_env;
+    snprintf(s->url, sizeof s->url, "%s", url);
+    TRY(open_client(s, cfg->stop, cfg->connect_wait_ns, &s->client));
+    s->n_env = (int)envclient_welcome(s->client)->n_env; // as many when it comes back
     s->i = in->n_source++;
+    return ST_OK;
+}
+
+static enum status dial_sources(struct intake *in, const struct intake_config *cfg,
+                                const struct hosts *hosts)
+{
+    int i, n = hosts->n;
+
+    if (cfg->n_env > 0 && cfg->n_env < n)
+        return FAIL(ST_INVAL, "%d envs of %d env servers: expected one of each at least",
+                    cfg->n_env, n);
+    for (i = 0; i < n; i++) // an even share each, whichever answers first
+        TRY(dial_source(in, cfg, hosts->url[i], cfg->n_env / n + (i < cfg->n_env % n)));
     return ST_OK;
 }
 
 static enum status dial_all(struct intake *in, const struct intake_config *cfg)
 {
-    char urls[4096], *url, *rest;
-    int n = 1, i = 0;
+    struct hosts *hosts = mem_alloc(1, sizeof *hosts);
+    enum status st = hosts ? hosts_expand(hosts, cfg->env_urls) : ST_NOMEM;
 
-    if (snprintf(urls, sizeof urls, "%s", cfg->env_urls) >= (int)sizeof urls)
-        return FAIL(ST_INVAL, "the list of env servers is too long");
-    for (url = urls; *url; url++)
-        n += *url == ',';
-    if (n > INTAKE_SERVERS_MAX)
-        return FAIL(ST_INVAL, "%d env servers, at most %d are possible", n, INTAKE_SERVERS_MAX);
-    if (cfg->n_env > 0 && cfg->n_env < n)
-        return FAIL(ST_INVAL, "%d envs of %d env servers: expected one of each at least",
-                    cfg->n_env, n);
-    for (url = urls; url; url = rest, i++) {
-        // an even share each, so that the envs of a server do not depend on how fast it answers
-        int share = cfg->n_env / n + (i < cfg->n_env % n);
-
-        rest = strchr(url, ',');
-        if (rest)
-            *rest++ = '\0';
-        TRY(dial_source(in, cfg, url, share));
-    }
+    if (st == ST_OK)
+        st = dial_sources(in, cfg, hosts);
+    mem_free(hosts);
+    if (st != ST_OK || !cfg->learner_url)
+        return st;
     snprintf(in->learner_url, sizeof in->learner_url, "%s", cfg->learner_url);
     return envclient_dial(&in->learner, cfg->learner_url, WEIGHTS_BYTES_MAX, cfg->connect_wait_ns,
                           cfg->stop);
@@ -199,6 +255,7 @@ enum status intake_create(struct intake **out, const struct intake_config *cfg)
 
     if (!in)
         return ST_NOMEM;
+    in->cfg = *cfg;
     in->stop = cfg->stop;
     pthread_mutex_init(&in->mtx, NULL);
     cond_init(&in->ending_cond);
@@ -223,6 +280,21 @@ struct envclient *intake_source(struct intake *in, int i)
     return in->source[i].client;
 }
 
+void intake_adopt(struct intake *in, int i)
+{
+    struct source *s = &in->source[i];
+    struct envclient *old = s->client;
+
+    pthread_mutex_lock(&in->mtx);
+    if (s->fresh)
+        s->client = s->fresh;
+    else
+        old = NULL;
+    s->fresh = NULL;
+    pthread_mutex_unlock(&in->mtx);
+    envclient_destroy(old);
+}
+
 enum status intake_start(struct intake *in)
 {
     int i;
@@ -233,6 +305,8 @@ enum status intake_start(struct intake *in)
         TRY(thread_start(&in->source[i].thread, "from-envs", source_run, &in->source[i]));
         in->source[i].started = true;
     }
+    if (!in->learner)
+        return ST_OK;
     TRY(thread_start(&in->learner_thread, "from-learner", learner_run, in));
     in->learner_started = true;
     return ST_OK;
@@ -291,8 +365,10 @@ void intake_destroy(struct intake *in)
         in->spare = e->next_;
         mem_free(e);
     }
-    for (i = 0; i < in->n_source; i++)
+    for (i = 0; i < in->n_source; i++) {
         envclient_destroy(in->source[i].client);
+        envclient_destroy(in->source[i].fresh);
+    }
     link_destroy(in->learner);
     queue_destroy(in->events);
     pthread_cond_destroy(&in->ending_cond);

@@ -8,13 +8,15 @@
 #ifndef ROLLOUT_INTAKE_H
 #define ROLLOUT_INTAKE_H
 
+#include "common/wire/hosts.h"
 #include "rollout/envclient.h"
 
-#define INTAKE_SERVERS_MAX 256
+#define INTAKE_SERVERS_MAX HOSTS_MAX
 
 enum event_kind {
     EVENT_BATCH,        // `source` finished rows
     EVENT_SOURCE_LOST,  // `source` is gone: err
+    EVENT_SOURCE_BACK,  // and is there again, with as many envs: see intake_adopt
     EVENT_LEARNER,      // a message of the learner
     EVENT_LEARNER_LOST, // err
 };
@@ -32,10 +34,14 @@ struct event {
 struct intake;
 
 struct intake_config {
-    const char *env_urls; // separated by commas
-    const char *learner_url;
-    int n_env; // envs wanted in all, 0 = all that are free
+    const char *env_urls;    // as common/wire/hosts.h has it
+    const char *learner_url; // NULL = no learner
+    int n_env;               // envs wanted in all, 0 = all that are free
     int64_t connect_wait_ns;
+    bool rejoin;          // dial a lost server again until it is back
+    struct hello hello;   // k_max 0: same-step autoreset, one action a request
+    const char *key_file; // these three as in envclient_config
+    const char *tls_ca, *tls_name;
     const atomic_bool *stop;
 };
 
@@ -44,6 +50,10 @@ NODISCARD enum status intake_create(struct intake **out, const struct intake_con
 
 int intake_n_source(const struct intake *in);
 struct envclient *intake_source(struct intake *in, int i);
+
+// After EVENT_SOURCE_BACK: use the new connection from now on. The old one is destroyed; what was
+// in flight on it is lost.
+void intake_adopt(struct intake *in, int i);
 
 // Start the readers.
 NODISCARD enum status intake_start(struct intake *in);

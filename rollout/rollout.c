@@ -5,10 +5,12 @@
 #include "common/base/thread.h"
 #include "nn/policy.h"
 #include "rollout/fleet.h"
+#include "rollout/framestack.h"
 #include "rollout/history.h"
 #include "rollout/scheduler.h"
 #include "rollout/trajectory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define STOP_WAIT_NS (100 * NS_PER_MS) // how soon *stop is seen
@@ -22,6 +24,8 @@ struct worker {
     struct trajectory *trajectory;
     struct scheduler *scheduler;
     struct history *history;
+    const struct spec_picture *picture; // what the policy sees; NULL = none
+    struct framestack frames;
     struct policy *policy;
     struct weights *weights; // NULL until the first have come
     int n_env;
@@ -29,15 +33,18 @@ struct worker {
     bool begun; // the first episodes were started
     bool done;  // the learner said BYE
 
-    bool *pending;           // (n_env) a decision waits for its outcome
-    uint64_t *used;          // (n_env) decisions made
-    uint64_t *episode;       // (n_env) scratch
-    double *obs;             // (n_env, n_obs) the latest observations
-    int *batch;              // (n_env) the envs of an inference or a step
-    struct policy_row *rows; // (n_env)
-    float *action;           // (n_env, n_act) as sampled
-    float *clipped;          // (n_env, n_act) as sent
-    float *logp;             // (n_env)
+    bool *pending;            // (n_env) a decision waits for its outcome
+    bool *lost;               // (n_env) its server is gone
+    uint64_t *used;           // (n_env) decisions made
+    uint64_t *episode;        // (n_env) scratch
+    uint32_t *global;         // (n_env) scratch
+    struct reset_row *resets; // (n_env) scratch
+    double *obs;              // (n_env, n_obs) the latest observations
+    int *batch;               // (n_env) the envs of an inference or a step
+    struct policy_row *rows;  // (n_env)
+    float *action;            // (n_env, n_act) as sampled
+    float *clipped;           // (n_env, n_act) as sent
+    float *logp;              // (n_env)
 };
 
 static double *obs_of(struct worker *w, int env)
@@ -52,6 +59,9 @@ static enum status allocate(struct worker *w)
     size_t n = (size_t)w->n_env;
 
     w->pending = mem_alloc(n, sizeof w->pending[0]);
+    w->lost = mem_alloc(n, sizeof w->lost[0]);
+    w->global = mem_alloc(n, sizeof w->global[0]);
+    w->resets = mem_alloc(n, sizeof w->resets[0]);
     w->used = mem_alloc(n, sizeof w->used[0]);
     w->episode = mem_alloc(n, sizeof w->episode[0]);
     w->obs = mem_alloc(n * w->n_obs, sizeof w->obs[0]);
@@ -60,8 +70,8 @@ static enum status allocate(struct worker *w)
     w->action = mem_alloc(n * w->n_act, sizeof w->action[0]);
     w->clipped = mem_alloc(n * w->n_act, sizeof w->clipped[0]);
     w->logp = mem_alloc(n, sizeof w->logp[0]);
-    return w->pending && w->used && w->episode && w->obs && w->batch && w->rows && w->action &&
-                   w->clipped && w->logp
+    return w->pending && w->lost && w->global && w->resets && w->used && w->episode && w->obs &&
+                   w->batch && w->rows && w->action && w->clipped && w->logp
                ? ST_OK
                : ST_NOMEM;
 }
@@ -78,8 +88,26 @@ static enum status send_join(struct worker *w)
     struct msg *m;
 
     memcpy(j.task, fleet_spec(w->fleet)->task, sizeof j.task);
+    if (w->picture) {
+        memcpy(j.picture, w->picture->name, sizeof j.picture);
+        j.width = w->picture->width;
+        j.height = w->picture->height;
+    }
     TRY(join_write(&m, &j));
     return intake_send(w->intake, m);
+}
+
+// Pictures that nobody looks at are not drawn.
+static struct hello wanted(const struct rollout_config *cfg)
+{
+    struct hello h = {.listed = !cfg->pixels || cfg->picture[0]};
+
+    if (cfg->pixels && cfg->picture[0]) {
+        h.n_picture = 1;
+        snprintf(h.pictures[0].name, sizeof h.pictures[0].name, "%.*s", SPEC_NAME_MAX - 1,
+                 cfg->picture);
+    }
+    return h;
 }
 
 static enum status set_up(struct worker *w)
@@ -91,18 +119,22 @@ static enum status set_up(struct worker *w)
                                                           .learner_url = cfg->learner,
                                                           .n_env = (int)cfg->num_envs,
                                                           .connect_wait_ns = cfg->connect_wait_ns,
+                                                          .rejoin = true,
+                                                          .hello = wanted(cfg),
                                                           .stop = w->stop}));
     TRY(fleet_create(&w->fleet, w->intake));
     w->n_env = fleet_n_env(w->fleet);
     w->n_obs = (size_t)fleet_spec(w->fleet)->n_obs;
     w->n_act = (size_t)fleet_spec(w->fleet)->n_act;
+    if (cfg->pixels)
+        TRY(framestack_choose(fleet_spec(w->fleet), cfg->picture, &w->picture));
+    else if (cfg->picture[0])
+        return FAIL(ST_INVAL, "--picture=%s without --pixels", cfg->picture);
     b_max = cfg->batch_max > 0 ? (int)cfg->batch_max : (w->n_env + 1) / 2;
     TRY(allocate(w));
     TRY(history_create(&w->history, w->n_env, (int)w->n_act));
     TRY(scheduler_create(&w->scheduler, w->n_env, !cfg->rollout_async, b_max,
                          cfg->batch_timeout_ns));
-    TRY(trajectory_create(&w->trajectory, w->n_env, (int)cfg->horizon, (int)w->n_obs,
-                          (int)w->n_act));
     TRY(intake_start(w->intake));
     return send_join(w);
 }
@@ -114,9 +146,13 @@ static void tear_down(struct worker *w)
     trajectory_destroy(w->trajectory);
     scheduler_destroy(w->scheduler);
     history_destroy(w->history);
+    framestack_fini(&w->frames);
     policy_destroy(w->policy);
     weights_drop(w->weights);
     mem_free(w->pending);
+    mem_free(w->lost);
+    mem_free(w->global);
+    mem_free(w->resets);
     mem_free(w->used);
     mem_free(w->episode);
     mem_free(w->obs);
@@ -142,7 +178,8 @@ static enum status infer(struct worker *w)
                                          .seed = (uint64_t)w->cfg->seed,
                                          .stream = (uint64_t)(w->cfg->env_offset + env),
                                          .episode = history_episode(w->history, env),
-                                         .step = history_elapsed(w->history, env)};
+                                         .step = history_elapsed(w->history, env),
+                                         .pictures = framestack_at(&w->frames, env)};
     }
     accel_infer(&w->cfg->accel, n);
     TRY(policy_act(w->policy, w->weights, w->rows, n, false, w->action, w->logp));
@@ -151,8 +188,8 @@ static enum status infer(struct worker *w)
         float *clipped = w->clipped + (size_t)i * w->n_act;
         int env = w->batch[i];
 
-        trajectory_decide(w->trajectory, env, w->rows[i].obs, action, w->logp[i],
-                          w->weights->version);
+        trajectory_decide(w->trajectory, env, w->rows[i].obs, w->rows[i].pictures, action,
+                          w->logp[i], w->weights->version);
         fleet_clip(w->fleet, action, clipped);
         TRY(history_act(w->history, env, clipped));
         w->pending[env] = true;
@@ -180,7 +217,7 @@ static enum status send_chunk(struct worker *w, int env)
 {
     struct msg *m;
 
-    TRY(trajectory_close(w->trajectory, env, obs_of(w, env), 0,
+    TRY(trajectory_close(w->trajectory, env, obs_of(w, env), framestack_newest(&w->frames, env), 0,
                          (uint32_t)(w->cfg->env_offset + env), &m));
     return intake_send(w->intake, m);
 }
@@ -231,13 +268,16 @@ static enum status take_row(struct worker *w, int env, const uint8_t *row,
 
     *replay = NULL;
     memcpy(obs_of(w, env), row + layout->obs, w->n_obs * sizeof(double));
+    framestack_push(&w->frames, env, row + layout->pictures,
+                    head->flags & (ROW_FIRST | ROW_DONE)); // at an end the next episode's first
     if (w->pending[env]) {
         uint32_t flags = chunk_flags(head->flags);
 
         w->pending[env] = false;
         count(w, env, head, flags);
-        full = trajectory_outcome(w->trajectory, env, *(const double *)(row + layout->reward),
-                                  flags, (const double *)(row + layout->final_obs));
+        TRY(trajectory_outcome(w->trajectory, env, *(const double *)(row + layout->reward), flags,
+                               (const double *)(row + layout->final_obs),
+                               row + layout->final_pictures + w->frames.offset, &full));
         move_on(w, env, head);
     } else {
         TRY(replay_row(w, env, head, replay));
@@ -269,23 +309,99 @@ static enum status take_batch(struct worker *w, const struct event *e)
     return n_replay > 0 ? fleet_step(w->fleet, w->batch, w->clipped, n_replay) : ST_OK;
 }
 
+// The global numbers of the first n envs of the batch. Scratch.
+static const uint32_t *global_envs(struct worker *w, int n)
+{
+    int i;
+
+    for (i = 0; i < n; i++)
+        w->global[i] = (uint32_t)(w->cfg->env_offset + w->batch[i]);
+    return w->global;
+}
+
 // Go on with the envs of the other servers, and tell the learner, which waits for all.
 static enum status lose_source(struct worker *w, const struct event *e)
 {
-    uint32_t *lost = (uint32_t *)w->episode; // scratch of twice the size
     int i, n = fleet_lose(w->fleet, e->source, w->batch);
     struct msg *m;
 
+    if (n == 0)
+        return ST_OK;
     if (fleet_n_left(w->fleet) == 0)
         return error_adopt(&e->err);
     log_warn("rollout", "%s; %d of %d envs are left", e->err.text, fleet_n_left(w->fleet),
              w->n_env);
     for (i = 0; i < n; i++) {
         scheduler_remove(w->scheduler, w->batch[i]);
-        lost[i] = (uint32_t)(w->cfg->env_offset + w->batch[i]);
+        w->lost[w->batch[i]] = true;
     }
-    TRY(lost_write(&m, lost, (uint32_t)n));
+    TRY(lost_write(&m, global_envs(w, n), (uint32_t)n));
     return intake_send(w->intake, m);
+}
+
+// Chunks that each of the first n envs of the batch counts as having made when it returns: as many
+// as it has, and what it missed while it was away, which nobody waits for.
+static uint64_t chunks_at_return(const struct worker *w, int n)
+{
+    uint64_t slowest = UINT64_MAX, chunks = 0;
+    int i;
+
+    for (i = 0; i < w->n_env; i++)
+        if (!w->lost[i] && w->used[i] < slowest)
+            slowest = w->used[i];
+    if (slowest != UINT64_MAX)
+        chunks = slowest / (uint64_t)w->cfg->horizon;
+    for (i = 0; i < n; i++) {
+        uint64_t own = w->used[w->batch[i]] / (uint64_t)w->cfg->horizon;
+
+        chunks = own > chunks ? own : chunks;
+    }
+    return chunks;
+}
+
+// Begin new episodes in the first n envs of the batch. What was decided in the episodes that ended
+// with the server is forgotten up to the last closed chunk.
+static enum status restart(struct worker *w, int n, uint64_t chunks)
+{
+    int i;
+
+    for (i = 0; i < n; i++) {
+        int env = w->batch[i];
+        uint64_t episode = history_episode(w->history, env) + w->begun;
+
+        scheduler_return(w->scheduler, env);
+        if (w->begun) // before the first weights nothing was decided
+            trajectory_forget(w->trajectory, env);
+        history_begin(w->history, env, episode);
+        w->lost[env] = w->pending[env] = false;
+        w->used[env] = chunks * (uint64_t)w->cfg->horizon;
+        w->resets[i] = (struct reset_row){.seed = (uint64_t)w->cfg->seed,
+                                          .stream = (uint64_t)(w->cfg->env_offset + env),
+                                          .episode = episode};
+    }
+    if (!w->begun)
+        return ST_OK; // begin() starts all
+    atomic_fetch_add(&w->progress->errors, n);
+    return fleet_reset_some(w->fleet, w->batch, w->resets, n);
+}
+
+static enum status return_source(struct worker *w, const struct event *e)
+{
+    uint64_t chunks;
+    struct msg *m;
+    int n;
+
+    intake_adopt(w->intake, e->source);
+    if (fleet_return(w->fleet, e->source, w->batch, &n) != ST_OK) {
+        log_error("rollout", "%s; it is not used again", error_last()->text);
+        return ST_OK;
+    }
+    chunks = chunks_at_return(w, n);
+    log_info("rollout", "env server %s is back; %d of %d envs are there",
+             envclient_url(intake_source(w->intake, e->source)), fleet_n_left(w->fleet), w->n_env);
+    TRY(back_write(&m, chunks, global_envs(w, n), (uint32_t)n));
+    TRY(intake_send(w->intake, m));
+    return restart(w, n, chunks);
 }
 
 // ------------------------------------------------------------------ the learner's messages
@@ -316,6 +432,32 @@ static enum status answer_state(struct worker *w)
     return intake_send(w->intake, m);
 }
 
+// The first weights say what the policy sees.
+static enum status set_up_policy(struct worker *w, const struct weights *weights)
+{
+    const struct model_vision *v = &weights->shape.vision;
+    struct trajectory_config cfg = {.n_env = w->n_env,
+                                    .horizon = (int)w->cfg->horizon,
+                                    .n_obs = (int)w->n_obs,
+                                    .n_act = (int)w->n_act,
+                                    .picture_bytes = model_picture_bytes(v),
+                                    .stack = v->stack};
+
+    if (strcmp(weights->picture, w->picture ? w->picture->name : "") != 0 ||
+        (w->picture &&
+         ((uint32_t)v->width != w->picture->width || (uint32_t)v->height != w->picture->height)))
+        return FAIL(ST_PROTO,
+                    "the learner's policy sees picture '%s' of %d by %d, not the worker's",
+                    weights->picture, v->width, v->height);
+    if (((size_t)cfg.horizon * 2 + (size_t)cfg.stack) * cfg.picture_bytes > CHUNK_BYTES_MAX / 2)
+        return FAIL(ST_INVAL, "%d steps of %zu bytes are too much for a chunk: a smaller --horizon",
+                    cfg.horizon, cfg.picture_bytes);
+    if (w->picture)
+        TRY(framestack_init(&w->frames, w->picture, w->n_env, v->stack));
+    TRY(trajectory_create(&w->trajectory, &cfg));
+    return policy_create(&w->policy, &weights->shape, w->n_env);
+}
+
 static enum status use_weights(struct worker *w, struct weights *weights)
 {
     if (weights->shape.n_obs != (int)w->n_obs || weights->shape.n_act != (int)w->n_act)
@@ -324,7 +466,7 @@ static enum status use_weights(struct worker *w, struct weights *weights)
                     weights->shape.n_obs, weights->shape.n_act, fleet_spec(w->fleet)->task,
                     w->n_obs, w->n_act);
     if (!w->policy)
-        TRY(policy_create(&w->policy, &weights->shape, w->n_env));
+        TRY(set_up_policy(w, weights));
     weights_drop(w->weights);
     w->weights = weights_hold(weights);
     return ST_OK;
@@ -387,6 +529,8 @@ static enum status handle(struct worker *w, const struct event *e)
         return take_batch(w, e);
     case EVENT_SOURCE_LOST:
         return lose_source(w, e);
+    case EVENT_SOURCE_BACK:
+        return return_source(w, e);
     case EVENT_LEARNER:
         return take_learner(w, e->m);
     case EVENT_LEARNER_LOST:

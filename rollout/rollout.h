@@ -6,6 +6,9 @@
 // batches. Each env waits when it has submitted as many steps as the learner admits, so data is
 // never staler than the learner's bound.
 //
+// The envs of a lost server are left out until it is back; then they begin new episodes. The loss
+// of all servers ends the worker.
+//
 // Noise of an action is a function of (seed, stream = global env number, episode, step).
 //
 // Threads: rollout_run is called by one thread; it starts one receiver per env server and one for
@@ -20,8 +23,10 @@
 #include <stdatomic.h>
 
 struct rollout_config {
-    char env[OPT_STR_MAX];     // addresses of env servers, separated by commas
+    char env[OPT_STR_MAX];     // addresses of env servers, as common/wire/hosts.h has it
     char learner[OPT_STR_MAX]; // address of the learner
+    bool pixels;               // send pictures
+    char picture[OPT_STR_MAX]; // which; "" = the first
     int64_t num_envs;          // envs to take in all, 0 = all that are free
     int64_t env_offset;        // global number of this worker's first env
     int64_t horizon;           // steps of a chunk

@@ -105,17 +105,25 @@ void scheduler_remove(struct scheduler *s, int env)
     s->state[env] = REMOVED;
 }
 
+void scheduler_return(struct scheduler *s, int env)
+{
+    if (s->state[env] == REMOVED)
+        s->n_removed--;
+    s->state[env] = RUNNING;
+}
+
 static int in_flight(const struct scheduler *s)
 {
     return s->n_env - s->n_ready - s->n_parked - s->n_removed;
 }
 
-// All envs that are left are ready: give them in the order of their numbers.
+// No env is on its way any more: give those that are ready in the order of their numbers. All are,
+// as a rule; an env that has come back may have fewer decisions behind it than the parked ones.
 static int take_all(struct scheduler *s, int *env)
 {
     int i, n = 0;
 
-    if (s->n_ready == 0 || in_flight(s) > 0 || s->n_parked > 0)
+    if (s->n_ready == 0 || in_flight(s) > 0)
         return 0;
     for (i = 0; i < s->n_env; i++)
         if (s->state[i] == READY)

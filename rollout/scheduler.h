@@ -21,8 +21,11 @@ void scheduler_arrive(struct scheduler *s, int env, uint64_t used, int64_t now_n
 // Decisions that each env may have had in all; wakes parked envs.
 void scheduler_admit(struct scheduler *s, uint64_t limit, int64_t now_ns);
 
-// An env that will never arrive again (its server is gone).
+// An env that will not arrive (its server is gone).
 void scheduler_remove(struct scheduler *s, int env);
+
+// A removed env is running again.
+void scheduler_return(struct scheduler *s, int env);
 
 // The envs to infer now, into env (n_env): how many, 0 = none yet. They are running afterwards.
 int scheduler_take(struct scheduler *s, int *env, int64_t now_ns);

@@ -35,11 +35,19 @@ BEGIN {
         if (line ~ /^[a-z]/)
             rank[line] = ++n
     # library header -> the files that may include it
-    home["nng/"] = "^common/wire/link"
-    home["cjson/"] = "^common/base/config\\.c$"
+    home["nng/"] = "^(common/wire/(link|http)|evaluation/(nng_wait|ws|policy_act)|tests/)"
+    home["mbedtls/"] = "^common/(wire/auth|base/sha256)\\.c$"
+    home["cjson/"] = "^(common/base/config|evaluation/(pack|policy_act|policy_check))\\.c$"
+    home["msgpack"] = "^evaluation/pack\\.h$"
+    home["zmq.h"] = "^evaluation/policy_gr00t\\.c$"
     home["hdf5"] = "^nn/h5file\\.c$"
+    home["zlib"] = "^scenes/libero/init_states\\.c$"
+    home["expat"] = "^scenes/libero/xml\\.c$"
     home["cblas"] = "^nn/gemm\\.c$"
+    home["png.h"] = home["turbojpeg"] = "^common/media/picture\\.c$"
+    home["libav"] = home["libsws"] = "^common/media/video\\.c$"
     home["mujoco/"] = "^(scenes|envserver)/"
+    home["embree3/"] = "^envserver/rays_(mesh|trace)"
     home["cmocka"] = "^tests/"
     # folder -> folders that it must not see, whatever the order says
     wall["nn"] = "scenes envserver"

@@ -24,7 +24,7 @@ until grep -q serving "$dir/out"; do sleep 0.1; done
 
 start_client() { # one of three kinds: many envs, few envs, a chatty one
     "$simstream" eval --env "$url" --task Hopper-v5 --policy random --episodes 1000000 \
-        --num-envs $((1 + RANDOM % 8)) --out "$dir/eval$RANDOM" >/dev/null 2>>"$dir/clients" &
+        --num-envs $((1 + RANDOM % 8)) --out "$(mktemp -d "$dir/evalXXXXXX")" >/dev/null 2>>"$dir/clients" &
     clients+=($!)
 }
 kill_all() {

@@ -39,6 +39,8 @@ else
     mapfile -t versions < <(awk '/^sdk +mujoco/ { print $3 }' deps.txt)
 fi
 scripts/setup.sh test || exit 1
+# what Python LIBERO is compared on; without it that test is skipped
+scripts/libero_data.sh || echo "test: no LIBERO files, so oracle.libero is skipped" >&2
 stage lint scripts/lint.sh
 stage "release ${versions[0]}" check "${versions[0]}" release -LE bench
 for version in "${versions[@]:1}"; do

@@ -30,6 +30,8 @@ struct fake_env {
     bool terminates;   // episodes end by termination, else by truncation
     uint32_t error_at; // the step of episode 0 that ends it by an error, 0 = none
     int die_after;     // requests answered before the connection is cut, 0 = never
+    bool stays_away;   // and `away` is set then
+    atomic_bool away;  // cut every new connection at once
     const char *task;
 
     struct listener *listener;
@@ -50,6 +52,7 @@ struct fake_env {
 static inline struct spec fake_spec(const struct fake_env *f)
 {
     struct spec s = {.engine = "none",
+                     .instruction = "nothing",
                      .n_obs = FAKE_OBS,
                      .n_act = 1,
                      .act_low = {-0.5f},
@@ -157,7 +160,7 @@ static inline void *fake_env_run(void *arg)
     int i;
 
     while (listener_accept(f->listener, &k, WAIT_NEVER) == ST_OK) {
-        enum status st = link_recv(k, &m, WAIT_NEVER);
+        enum status st = atomic_load(&f->away) ? ST_CLOSED : link_recv(k, &m, WAIT_NEVER);
 
         if (st == ST_OK) {
             assert_ok(hello_read(m, &h));
@@ -168,6 +171,7 @@ static inline void *fake_env_run(void *arg)
                                   .autoreset = h.autoreset,
                                   .k_max = 1,
                                   .b_max = 1,
+                                  .b_min = 1,
                                   .n_env = h.n_env ? h.n_env : (uint32_t)f->n_env};
             for (i = 0; i < (int)w->n_env; i++)
                 w->env[i] = (uint32_t)i;
@@ -177,8 +181,10 @@ static inline void *fake_env_run(void *arg)
         while (st == ST_OK && (st = link_recv(k, &m, WAIT_NEVER)) == ST_OK) {
             st = fake_answer(f, k, m);
             msg_free(m);
-            if (atomic_fetch_add(&f->requests, 1) + 1 == f->die_after)
+            if (atomic_fetch_add(&f->requests, 1) + 1 == f->die_after) {
+                atomic_store(&f->away, f->stays_away);
                 st = ST_CLOSED;
+            }
         }
         link_close(k);
         link_destroy(k);

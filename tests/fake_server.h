@@ -1,5 +1,5 @@
 // fake_server.h - an env server without physics, for tests of its clients: counting envs whose
-// episodes, rewards and faults follow from the script. One client a server.
+// episodes, rewards and faults follow from the script. One client a server at a time.
 //
 // Episode e lasts `length + e % 5` steps. Observation: (episode, steps so far). The reward of a
 // step is the sum of its actions plus the episode's number.
@@ -29,13 +29,15 @@ struct fake_script {
     uint64_t error_once;     // this one only the first time it is played anywhere
     atomic_int *errors_made; // its count
     // faults at the first episode that is not below:
-    uint64_t die_at;      // close the connection
-    uint64_t silent_at;   // answer nothing from then on
-    uint64_t refuse_at;   // send an ERROR frame
-    uint64_t confuse_at;  // answer for another episode
-    sem_t *post_at_fault; // NULL = none
-    sem_t *wait_at_start; // until then the first reset is not answered; NULL = at once
-    uint64_t stop_at;     // set `stop` when this episode is asked for
+    uint64_t die_at;       // close the connection
+    uint64_t silent_at;    // answer nothing from then on
+    uint64_t refuse_at;    // send an ERROR frame
+    uint64_t confuse_at;   // answer for another episode
+    sem_t *post_at_fault;  // NULL = none
+    int returns;           // so many clients more, one after the other, without faults
+    sem_t *post_at_return; // when one of them asks for the first time; NULL = none
+    sem_t *wait_at_start;  // until then the first reset is not answered; NULL = at once
+    uint64_t stop_at;      // set `stop` when this episode is asked for
     atomic_bool *stop;
 };
 
@@ -187,7 +189,7 @@ static inline enum status fake_reset(struct fake_server *f, struct link *k, cons
             continue;
     f->waited = true;
     for (i = 0; i < n && s->post_at_fault && !f->posted; i++) {
-        f->posted = fake_faulty(s, rows[i].episode);
+        f->posted = s->post_at_fault == s->post_at_return || fake_faulty(s, rows[i].episode);
         if (f->posted)
             sem_post(s->post_at_fault);
     }
@@ -233,6 +235,7 @@ static inline void fake_welcome(struct fake_server *f, struct link *k)
                          .autoreset = hello.autoreset,
                          .k_max = hello.k_max,
                          .b_max = (uint32_t)f->script.n_env,
+                         .b_min = (uint32_t)f->script.n_env,
                          .n_env = (uint32_t)f->script.n_env};
     for (i = 0; i < f->script.n_env; i++)
         w.env[i] = (uint32_t)i;
@@ -240,14 +243,14 @@ static inline void fake_welcome(struct fake_server *f, struct link *k)
     fake_must(fake_send(k, m));
 }
 
-static inline void *fake_run(void *arg)
+// Serve one client to its end; false if none came.
+static inline bool fake_serve(struct fake_server *f)
 {
-    struct fake_server *f = arg;
     struct link *k;
     struct msg *m;
 
     if (listener_accept(f->listener, &k, WAIT_NEVER) != ST_OK)
-        return NULL; // nobody came
+        return false;
     fake_welcome(f, k);
     while (link_recv(k, &m, WAIT_NEVER) == ST_OK) {
         enum status st = m->type == MSG_RESET  ? fake_reset(f, k, m)
@@ -260,6 +263,21 @@ static inline void *fake_run(void *arg)
     }
     link_close(k);
     link_destroy(k);
+    return true;
+}
+
+static inline void *fake_run(void *arg)
+{
+    struct fake_server *f = arg;
+    struct fake_script *s = &f->script;
+    int i;
+
+    for (i = 0; fake_serve(f) && i < s->returns; i++) {
+        s->die_at = s->silent_at = s->refuse_at = s->confuse_at = FAKE_NEVER;
+        s->post_at_fault = s->post_at_return;
+        f->silent = f->posted = false;
+        f->batches = 0;
+    }
     return NULL;
 }
 
@@ -279,6 +297,7 @@ static inline void fake_start(struct fake_server *f, const char *url,
     f->spec.dt_s = 0.05;
     f->spec.n_env = script->n_env;
     snprintf(f->spec.task, sizeof f->spec.task, "%s", script->task ? script->task : "Count-v0");
+    snprintf(f->spec.instruction, sizeof f->spec.instruction, "count");
     snprintf(f->spec.engine, sizeof f->spec.engine, "%s",
              script->engine ? script->engine : "Counter 1.0");
     for (k = 0; k < f->spec.n_act; k++) {

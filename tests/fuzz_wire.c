@@ -1,4 +1,7 @@
-// fuzz_wire.c [COUNT] - every decoder of the wire against valid messages with fixed-seed damage.
+// fuzz_wire.c [COUNT [FOLDER]] - every decoder of the wire against valid messages with fixed-seed
+// damage, and against the inputs of tests/corpus/wire.
+//
+// With FOLDER the valid messages are written there, as seeds for libFuzzer.
 //
 // An input is one byte that chooses the decoder, then the message. What a decoder accepts is read
 // to its last number, so that a sanitizer sees a pointer or count that is wrong.
@@ -8,6 +11,7 @@
 #include "common/base/thread.h"
 #include "common/wire/link.h"
 
+#include <dirent.h>
 #include <stdio.h>
 
 #define INPUT_MAX 4096
@@ -26,6 +30,17 @@ enum decoder {
     DECODE_WEIGHTS,
     DECODE_CHUNK,
     DECODE_STATE,
+    DECODE_LOST,
+    DECODE_PING,
+    DECODE_BYE,
+    DECODE_CHALLENGE,
+    DECODE_PROOF,
+    DECODE_SAVE,
+    DECODE_LOAD,
+    DECODE_SET,
+    DECODE_GET,
+    DECODE_EXECUTED,
+    DECODE_BACK,
     DECODERS
 };
 
@@ -163,7 +178,8 @@ static bool join(const struct msg *m)
 
     if (join_read(m, &j) != ST_OK)
         return false;
-    must(strlen(j.task) < sizeof j.task, "join");
+    must(strlen(j.task) < sizeof j.task && strlen(j.picture) < sizeof j.picture, "join");
+    must(!j.picture[0] == !join_picture_bytes(&j), "the picture of a join");
     return true;
 }
 
@@ -186,11 +202,13 @@ static void must_be_finite(const float *p, size_t n)
 
 static bool chunk(const struct msg *m)
 {
+    const struct join j = sample_join();
     struct chunk c;
     uint32_t truncated = 0;
 
-    if (chunk_read(m, SAMPLE_OBS, SAMPLE_ACT, &c) != ST_OK)
+    if (chunk_read(m, &j, SAMPLE_LEAD, &c) != ST_OK)
         return false;
+    touch(c.pictures, (size_t)chunk_n_picture(&c.head) * c.head.picture_bytes);
     must_be_finite(c.obs, (size_t)c.head.n_step * SAMPLE_OBS);
     must_be_finite(c.last_obs, SAMPLE_OBS);
     must_be_finite(c.final_obs, (size_t)c.head.n_truncated * SAMPLE_OBS);
@@ -223,11 +241,70 @@ static bool state(const struct msg *m)
     return reader_end(&r, true, "STATE") == ST_OK;
 }
 
+static bool lost_or_back(const struct msg *m)
+{
+    const uint32_t *env;
+    uint64_t chunks = 0;
+    uint32_t n;
+
+    if ((m->type == MSG_LOST ? lost_read(m, &env, &n) : back_read(m, &chunks, &env, &n)) != ST_OK)
+        return false;
+    must(n >= 1 && n <= SPEC_ENV_MAX && chunks <= UINT32_MAX, "lost");
+    for (uint32_t i = 1; i < n; i++)
+        must(env[i] > env[i - 1], "the order of lost envs");
+    return true;
+}
+
+static bool states(const struct msg *m)
+{
+    struct state_rows q;
+
+    if (state_read_rows(m, &q) != ST_OK)
+        return false;
+    must(q.n >= 1 && q.n <= SPEC_ENV_MAX && q.stride >= sizeof(uint32_t), "states");
+    must(strlen(q.field) < sizeof q.field && strlen(q.element) < sizeof q.element, "names");
+    touch(q.rows, (size_t)q.n * q.stride);
+    return true;
+}
+
+static bool executed(const struct msg *m)
+{
+    uint64_t seq;
+
+    return executed_read(m, &seq) == ST_OK;
+}
+
+static bool control(const struct msg *m)
+{
+    uint8_t nonce[NONCE_BYTES];
+    struct proof p;
+    struct bye b;
+    uint64_t n;
+
+    switch (m->type) {
+    case MSG_PING:
+        return ping_read(m, MSG_PING, &n) == ST_OK;
+    case MSG_CHALLENGE:
+        return challenge_read(m, nonce) == ST_OK;
+    case MSG_PROOF:
+        return proof_read(m, &p) == ST_OK;
+    default:
+        if (bye_read(m, &b) != ST_OK)
+            return false;
+        must(strlen(b.why) < sizeof b.why, "bye");
+        for (const char *c = b.why; *c; c++)
+            must((unsigned char)*c >= 0x20 && *c != 0x7f, "a control character in a text");
+        return true;
+    }
+}
+
 static bool decode(enum decoder decoder, struct msg *m)
 {
     static const uint16_t types[DECODERS] = {
-        0,         0,         MSG_HELLO, MSG_WELCOME, MSG_RESET, MSG_STEP,  MSG_BATCH,
-        MSG_BATCH, MSG_ERROR, MSG_JOIN,  MSG_WEIGHTS, MSG_CHUNK, MSG_STATE,
+        0,         0,         MSG_HELLO, MSG_WELCOME, MSG_RESET,     MSG_STEP,
+        MSG_BATCH, MSG_BATCH, MSG_ERROR, MSG_JOIN,    MSG_WEIGHTS,   MSG_CHUNK,
+        MSG_STATE, MSG_LOST,  MSG_PING,  MSG_BYE,     MSG_CHALLENGE, MSG_PROOF,
+        MSG_SAVE,  MSG_LOAD,  MSG_SET,   MSG_GET,     MSG_EXECUTED,  MSG_BACK,
     };
 
     m->type = types[decoder];
@@ -257,6 +334,21 @@ static bool decode(enum decoder decoder, struct msg *m)
         return chunk(m);
     case DECODE_STATE:
         return state(m);
+    case DECODE_LOST:
+    case DECODE_BACK:
+        return lost_or_back(m);
+    case DECODE_PING:
+    case DECODE_BYE:
+    case DECODE_CHALLENGE:
+    case DECODE_PROOF:
+        return control(m);
+    case DECODE_SAVE:
+    case DECODE_LOAD:
+    case DECODE_SET:
+    case DECODE_GET:
+        return states(m);
+    case DECODE_EXECUTED:
+        return executed(m);
     case DECODERS:
         break;
     }
@@ -337,6 +429,29 @@ static struct msg *seed_of(enum decoder decoder)
         break;
     case DECODE_STATE:
         return sample_state();
+    case DECODE_LOST:
+        return sample_lost();
+    case DECODE_BACK:
+        return sample_back();
+    case DECODE_PING:
+    case DECODE_BYE:
+    case DECODE_CHALLENGE:
+    case DECODE_PROOF:
+        return sample_control((enum msg_type)(decoder == DECODE_PING        ? MSG_PING
+                                              : decoder == DECODE_BYE       ? MSG_BYE
+                                              : decoder == DECODE_CHALLENGE ? MSG_CHALLENGE
+                                                                            : MSG_PROOF));
+    case DECODE_SAVE:
+    case DECODE_LOAD:
+    case DECODE_SET:
+    case DECODE_GET:
+        return sample_states((enum msg_type)(decoder == DECODE_SAVE   ? MSG_SAVE
+                                             : decoder == DECODE_LOAD ? MSG_LOAD
+                                             : decoder == DECODE_SET  ? MSG_SET
+                                                                      : MSG_GET));
+    case DECODE_EXECUTED:
+        st = executed_write(&m, 77);
+        break;
     case DECODERS:
         break;
     }
@@ -411,16 +526,72 @@ static void hammer(enum decoder decoder, long count, long accepted[DECODERS])
     msg_free(seed);
 }
 
+// Every file of the corpus; how many.
+static int replay(const char *path)
+{
+    static uint8_t input[INPUT_MAX];
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    char name[1024];
+    int n = 0;
+
+    must(dir, "the corpus is not there");
+    while ((entry = readdir(dir))) {
+        FILE *f;
+        size_t size;
+
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        f = fopen(name, "rb");
+        must(f, name);
+        size = fread(input, 1, sizeof input, f);
+        fclose(f);
+        (void)LLVMFuzzerTestOneInput(input, size);
+        n++;
+    }
+    closedir(dir);
+    return n;
+}
+
+// Any content of the right size is a valid one.
+static bool is_opaque(int decoder)
+{
+    return decoder == DECODE_PING || decoder == DECODE_CHALLENGE || decoder == DECODE_PROOF ||
+           decoder == DECODE_EXECUTED;
+}
+
+static void write_seeds(const char *folder)
+{
+    for (int d = 0; d < DECODERS; d++) {
+        struct msg *m = seed_of((enum decoder)d);
+        char name[1024];
+        FILE *f;
+
+        snprintf(name, sizeof name, "%s/seed-%02d", folder, d);
+        f = fopen(name, "wb");
+        must(f, name);
+        fputc(d, f);
+        must(fwrite(m->data, 1, m->len, f) == m->len, name);
+        must(fclose(f) == 0, name);
+        msg_free(m);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    long count = argc > 1 ? strtol(argv[1], NULL, 10) : 200000, accepted[DECODERS] = {0};
+    long count = argc > 1 ? strtol(argv[1], NULL, 10) : 1000000, accepted[DECODERS] = {0};
     int64_t start = clock_now_ns(), live = mem_live();
+
+    if (argc > 2)
+        write_seeds(argv[2]);
+    printf("%d inputs of the corpus\n", replay(TESTS_DIR "/corpus/wire"));
 
     for (int d = 0; d < DECODERS; d++) {
         hammer((enum decoder)d, count / DECODERS, accepted);
         printf("decoder %2d: %ld of %ld accepted\n", d, accepted[d], count / DECODERS);
         // neither everything nor, but for the header with its checksum, nothing
-        must(accepted[d] < count / DECODERS / 2, "damage is not noticed");
+        must(is_opaque(d) || accepted[d] < count / DECODERS / 2, "damage is not noticed");
         must(accepted[d] > 0 || count < 10000 || d == DECODE_HEADER, "nothing reaches the end");
     }
     msg_drain();

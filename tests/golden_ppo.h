@@ -8,6 +8,8 @@
 #include "learner/pass.h"
 #include "nn/h5file.h"
 
+#include <stdio.h>
+
 #define GOLDEN_N     64
 #define GOLDEN_OBS   5
 #define GOLDEN_ACT   3

@@ -61,6 +61,23 @@ static void lost_envs_send_nothing_more(void **state)
     admission_fini(&a);
 }
 
+static void returned_envs_count_from_where_they_say(void **state)
+{
+    struct admission a;
+
+    (void)state;
+    assert_ok(admission_init(&a, 3, 10, 0, 0));
+    admission_return(&a, 0, 7); // it never was away
+    admission_lose(&a, 1);
+    assert_int_equal(admission_open(&a, 4), 100);
+    admission_return(&a, 1, 4);
+    assert_int_equal(a.n_left, 3);
+    assert_int_equal(admission_open(&a, 4), 110);
+    admission_count(&a, 1, false);
+    assert_int_equal(admission_open(&a, 4), 100);
+    admission_fini(&a);
+}
+
 static void lag_counts_versions(void **state)
 {
     (void)state;
@@ -76,6 +93,7 @@ int main(void)
         leak_test(staleness_lets_it_run_ahead),
         leak_test(dropped_chunks_come_back),
         leak_test(lost_envs_send_nothing_more),
+        leak_test(returned_envs_count_from_where_they_say),
         leak_test(lag_counts_versions),
     };
 

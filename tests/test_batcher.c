@@ -100,6 +100,25 @@ static void more_than_a_batch_leaves_in_several(void **state)
     assert_int_equal(batcher_take(&b, 0), 0);
 }
 
+static void enough_rows_leave_with_all_that_are_there(void **state)
+{
+    struct batcher b = make(8, 5 * MS);
+
+    (void)state;
+    assert_ok(batcher_set_min(&b, 3));
+    batcher_add(&b, 1 * MS);
+    batcher_add(&b, 2 * MS);
+    assert_int_equal(batcher_check(&b, 2 * MS, 6), BATCHER_WAIT);
+    assert_int_equal(batcher_check(&b, 6 * MS, 6), BATCHER_DEADLINE); // T_max decides below B_min
+    batcher_add(&b, 3 * MS);
+    assert_true(batcher_due_ns(&b, 3 * MS) == 0);
+    assert_int_equal(batcher_check(&b, 3 * MS, 5), BATCHER_ENOUGH);
+    batcher_add(&b, 3 * MS);
+    assert_int_equal(batcher_take(&b, 0), 4); // the one that came in between goes along
+    assert_fails(batcher_set_min(&b, 0), ST_INVAL, "at least 0 rows");
+    assert_fails(batcher_set_min(&b, 9), ST_INVAL, "expected 1..8");
+}
+
 static void reasons_have_an_order(void **state)
 {
     struct batcher b = make(1, 5 * MS);
@@ -113,6 +132,7 @@ static void reasons_have_an_order(void **state)
     assert_string_equal(batcher_why_name(BATCHER_FULL), "full");
     assert_string_equal(batcher_why_name(BATCHER_DEADLINE), "deadline");
     assert_string_equal(batcher_why_name(BATCHER_DRAINED), "drained");
+    assert_string_equal(batcher_why_name(BATCHER_ENOUGH), "enough");
 }
 
 static void bad_settings_are_named(void **state)
@@ -217,6 +237,7 @@ int main(void)
         leak_test(a_drained_batch_leaves_before_its_deadline),
         leak_test(without_time_a_row_never_waits),
         leak_test(more_than_a_batch_leaves_in_several),
+        leak_test(enough_rows_leave_with_all_that_are_there),
         leak_test(reasons_have_an_order),
         leak_test(bad_settings_are_named),
         leak_test(every_row_leaves_once_in_order_and_in_time),

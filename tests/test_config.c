@@ -155,7 +155,7 @@ static void strings_have_a_limit(void **state)
     (void)state;
     memset(text, 'a', sizeof text);
     text[OPT_STR_MAX] = '\0';
-    assert_fails(opts_set(table, &s, "name", text), ST_INVAL, "511");
+    assert_fails(opts_set(table, &s, "name", text), ST_INVAL, "2047");
     assert_string_equal(s.name, "x");
     text[OPT_STR_MAX - 1] = '\0';
     assert_ok(opts_set(table, &s, "name", text));

@@ -6,10 +6,14 @@
 struct rig {
     struct scene *scene;
     struct env env;
+    struct desk desk;
+    void *state; // NULL: the env has a world of its own
     struct row_layout layout;
     uint8_t *row;
     float zero[SPEC_CHUNK_MAX * 8];
 };
+
+static bool own_worlds; // which of the two kinds of envs the tests run with
 
 static void rig_init(struct rig *r, const char *task, const char *kwargs, int k_max,
                      enum autoreset autoreset)
@@ -18,7 +22,10 @@ static void rig_init(struct rig *r, const char *task, const char *kwargs, int k_
 
     memset(r, 0, sizeof *r);
     assert_ok(scene_create(&r->scene, task, kwargs));
-    assert_ok(env_init(&r->env, r->scene, 7));
+    assert_true(sim_by_rows(r->scene));
+    r->state = own_worlds ? NULL : mem_alloc(1, sim_row_bytes(r->scene));
+    assert_ok(desk_init(&r->desk, r->scene, !own_worlds, NULL));
+    assert_ok(env_init(&r->env, r->scene, 7, r->state));
     spec.n_obs = r->scene->n_obs;
     spec.n_act = r->scene->n_act;
     spec.n_info = r->scene->n_info;
@@ -31,6 +38,8 @@ static void rig_fini(struct rig *r)
 {
     mem_free(r->row);
     env_fini(&r->env);
+    desk_fini(&r->desk);
+    mem_free(r->state);
     scene_destroy(r->scene);
 }
 
@@ -48,14 +57,14 @@ static void reset(struct rig *r, uint64_t episode)
 {
     struct reset_row row = {.env = 7, .seed = 5, .stream = 2, .episode = episode};
 
-    env_reset(&r->env, &row);
-    env_write(&r->env, &r->layout, r->row);
+    env_reset(&r->env, &r->desk, &row);
+    env_write(&r->env, &r->desk, &r->layout, r->row);
 }
 
 static void step(struct rig *r, int n_sub, enum autoreset mode)
 {
-    env_step(&r->env, r->zero, n_sub, mode);
-    env_write(&r->env, &r->layout, r->row);
+    env_step(&r->env, &r->desk, r->zero, n_sub, mode);
+    env_write(&r->env, &r->desk, &r->layout, r->row);
 }
 
 static void a_reset_row_carries_identity_and_no_step(void **state)
@@ -206,6 +215,17 @@ static void a_chunk_is_the_same_as_single_steps(void **state)
     rig_fini(&a);
 }
 
+// Change the world between two requests: where in it is a number.
+static double *between(struct rig *r, int qpos, int qvel)
+{
+    const mjModel *m = r->scene->model;
+    double *p = r->state; // time, qpos, qvel
+
+    if (r->env.own)
+        return qpos >= 0 ? &r->env.own->world.d->qpos[qpos] : &r->env.own->world.d->qvel[qvel];
+    return qpos >= 0 ? &p[1 + qpos] : &p[1 + m->nq + qvel];
+}
+
 static void a_bad_state_ends_the_episode_by_an_error(void **state)
 {
     struct rig r;
@@ -215,7 +235,7 @@ static void a_bad_state_ends_the_episode_by_an_error(void **state)
     rig_init(&r, "Hopper-v5", "", 1, AUTORESET_NEXT_STEP);
     reset(&r, 0);
     step(&r, 1, AUTORESET_NEXT_STEP);
-    r.env.sim.d->qvel[0] = NAN;
+    *between(&r, -1, 0) = NAN;
     step(&r, 1, AUTORESET_NEXT_STEP);
     assert_int_equal(head(&r)->flags, ROW_ERROR);
     assert_int_equal(head(&r)->error, ROW_ERROR_QVEL);
@@ -237,7 +257,7 @@ static void an_error_in_same_step_mode_starts_the_next_episode(void **state)
     (void)state;
     rig_init(&r, "Hopper-v5", "", 1, AUTORESET_SAME_STEP);
     reset(&r, 0);
-    r.env.sim.d->qpos[1] = INFINITY;
+    *between(&r, 1, -1) = INFINITY;
     step(&r, 1, AUTORESET_SAME_STEP);
     assert_int_equal(head(&r)->flags, ROW_ERROR | ROW_HAS_FINAL);
     assert_true(r.env.running);
@@ -259,7 +279,7 @@ static void an_engine_error_ends_the_episode_not_the_process(void **state)
     ((mjModel *)r.scene->model)->opt.integrator = saved;
     assert_int_equal(head(&r)->flags, ROW_ERROR);
     assert_int_equal(head(&r)->error, ROW_ERROR_ENGINE);
-    assert_true(strlen(r.env.sim.error) > 0);
+    assert_true(strlen(r.desk.at->world.error) > 0);
     step(&r, 1, AUTORESET_NEXT_STEP);
     assert_int_equal(head(&r)->flags, ROW_FIRST);
     step(&r, 1, AUTORESET_NEXT_STEP);
@@ -283,20 +303,85 @@ static void a_warm_step_allocates_nothing(void **state)
     rig_fini(&r);
 }
 
+// The rows of `n` envs that take turns at one desk are those of envs with worlds of their own.
+static void check_turns(const char *task, const char *kwargs, enum autoreset mode)
+{
+    struct rig rows[3], own[3];
+    int i, k, t;
+
+    for (i = 0; i < 3; i++) {
+        own_worlds = false;
+        rig_init(&rows[i], task, kwargs, 1, mode);
+        own_worlds = true;
+        rig_init(&own[i], task, kwargs, 1, mode);
+        own_worlds = false;
+        reset(&rows[i], (uint64_t)i);
+        reset(&own[i], (uint64_t)i);
+    }
+    for (t = 0; t < 200; t++) {
+        for (i = 0; i < 3; i++) {
+            struct desk *desk = &rows[t % 2 ? i : 0].desk; // another one every time
+
+            for (k = 0; k < rows[i].scene->n_act; k++)
+                rows[i].zero[k] = own[i].zero[k] = sinf((float)(7 * i + 3 * t + k));
+            env_step(&rows[i].env, desk, rows[i].zero, 1, mode);
+            env_write(&rows[i].env, desk, &rows[i].layout, rows[i].row);
+            step(&own[i], 1, mode);
+            if (memcmp(rows[i].row, own[i].row, own[i].layout.stride) != 0)
+                fail_msg("%s: step %d of env %d differs", task, t, i);
+        }
+    }
+    for (i = 0; i < 3; i++) {
+        rig_fini(&rows[i]);
+        rig_fini(&own[i]);
+    }
+}
+
+static void turns_at_one_world_give_the_same_bits(void **state)
+{
+    const struct scene_task *task;
+    int i, n = 0;
+
+    (void)state;
+    for (i = 0; (task = scene_task_at(i)); i++) {
+        if (task->members || task->driver)
+            continue;
+        check_turns(task->name, "", AUTORESET_NEXT_STEP);
+        check_turns(task->name, "{\"max_episode_steps\": 17}", AUTORESET_SAME_STEP);
+        n++;
+    }
+    assert_true(n >= 11);
+}
+
+static int with_own_worlds(void **state)
+{
+    own_worlds = true;
+    return leak_setup(state);
+}
+
+static int with_rows(void **state)
+{
+    own_worlds = false;
+    return leak_teardown(state);
+}
+
+#define both_ways(fn) leak_test(fn), cmocka_unit_test_setup_teardown(fn, with_own_worlds, with_rows)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        leak_test(a_reset_row_carries_identity_and_no_step),
-        leak_test(the_initial_state_is_a_function_of_the_identity),
-        leak_test(next_step_shows_the_final_observation_then_resets),
-        leak_test(same_step_gives_both_observations),
-        leak_test(the_time_limit_truncates_and_both_flags_may_hold),
-        leak_test(a_chunk_stops_with_the_episode),
-        leak_test(a_chunk_is_the_same_as_single_steps),
-        leak_test(a_bad_state_ends_the_episode_by_an_error),
-        leak_test(an_error_in_same_step_mode_starts_the_next_episode),
-        leak_test(an_engine_error_ends_the_episode_not_the_process),
-        leak_test(a_warm_step_allocates_nothing),
+        both_ways(a_reset_row_carries_identity_and_no_step),
+        both_ways(the_initial_state_is_a_function_of_the_identity),
+        both_ways(next_step_shows_the_final_observation_then_resets),
+        both_ways(same_step_gives_both_observations),
+        both_ways(the_time_limit_truncates_and_both_flags_may_hold),
+        both_ways(a_chunk_stops_with_the_episode),
+        both_ways(a_chunk_is_the_same_as_single_steps),
+        both_ways(a_bad_state_ends_the_episode_by_an_error),
+        both_ways(an_error_in_same_step_mode_starts_the_next_episode),
+        both_ways(an_engine_error_ends_the_episode_not_the_process),
+        both_ways(a_warm_step_allocates_nothing),
+        leak_test(turns_at_one_world_give_the_same_bits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,8 +25,73 @@ static void a_hello_comes_back(void **state)
     assert_int_equal(out.k_max, in.k_max);
     assert_int_equal(out.b_max, in.b_max);
     assert_int_equal(out.t_max_ns, in.t_max_ns);
+    assert_int_equal(out.b_min, in.b_min);
+    assert_int_equal(out.features, in.features);
+    assert_int_equal(out.idle_ns, in.idle_ns);
+    assert_string_equal(out.name, in.name);
+    assert_true(out.listed);
+    assert_int_equal(out.n_picture, 1);
+    assert_string_equal(out.pictures[0].name, "agentview_image");
+    assert_int_equal(out.pictures[0].width, 128);
+    assert_int_equal(out.pictures[0].height, 128);
     assert_only_whole(m, hello_read(&part, &out));
     msg_free(m);
+}
+
+static void a_hello_may_want_all_pictures_or_none(void **state)
+{
+    struct hello in = sample_hello(), out;
+    struct msg *m;
+    uint32_t many = SPEC_PICTURE_MAX + 1;
+
+    (void)state;
+    in.listed = false;
+    m = hello_msg(in);
+    assert_ok(hello_read(m, &out));
+    assert_false(out.listed);
+    msg_free(m);
+    in.listed = true;
+    in.n_picture = 0;
+    m = hello_msg(in);
+    assert_ok(hello_read(m, &out));
+    assert_true(out.listed);
+    assert_int_equal(out.n_picture, 0);
+    memcpy(m->data + m->len - 4, &many, 4);
+    assert_fails(hello_read(m, &out), ST_PROTO, "HELLO");
+    msg_free(m);
+    in.n_picture = many;
+    assert_fails(hello_write(&m, &in), ST_INVAL, "17 pictures wanted");
+}
+
+// What a client wants against what sample_spec renders: 5 x 3 pixels.
+static void pictures_that_are_not_rendered_are_refused(void **state)
+{
+    struct spec spec = sample_spec();
+    struct hello h = sample_hello();
+    uint32_t skip = 99;
+
+    (void)state;
+    assert_fails(hello_skip(&h, &spec, &skip), ST_INVAL,
+                 "picture 'agentview_image' of 128x128 is wanted; this server renders "
+                 "agentview_image 5x3 rgb, agentview_depth 5x3 depth");
+    h.pictures[0].width = 5;
+    h.pictures[0].height = 3;
+    assert_ok(hello_skip(&h, &spec, &skip));
+    assert_int_equal(skip, 2);
+    h.pictures[0].width = h.pictures[0].height = 0;
+    assert_ok(hello_skip(&h, &spec, &skip));
+    assert_int_equal(skip, 2);
+    memcpy(h.pictures[0].name, "agentview_depth", 16);
+    assert_ok(hello_skip(&h, &spec, &skip));
+    assert_int_equal(skip, 1);
+    memcpy(h.pictures[0].name, "agentview", 10);
+    assert_fails(hello_skip(&h, &spec, &skip), ST_INVAL, "picture 'agentview' is wanted");
+    h.n_picture = 0;
+    assert_ok(hello_skip(&h, &spec, &skip));
+    assert_int_equal(skip, 3);
+    h.listed = false;
+    assert_ok(hello_skip(&h, &spec, &skip));
+    assert_int_equal(skip, 0);
 }
 
 static void bad_hellos_are_named(void **state)
@@ -43,7 +108,7 @@ static void bad_hellos_are_named(void **state)
         msg_free(m);                                        \
     } while (0)
     (void)state;
-    REFUSED(h.version = 9, "speaks version 9 of the env protocol, expected 1");
+    REFUSED(h.version = 9, "speaks version 9 of the env protocol, expected 3");
     REFUSED(h.autoreset = 3, "autoreset is 3");
     REFUSED(h.n_env = SPEC_ENV_MAX + 1, "n_env");
     REFUSED(h.k_max = 0, "k_max is 0, expected 1 to 256");
@@ -51,6 +116,8 @@ static void bad_hellos_are_named(void **state)
     REFUSED(h.b_max = UINT32_MAX, "b_max");
     REFUSED(h.t_max_ns = -2, "t_max_ns is -2");
     REFUSED(h.t_max_ns = INT64_MIN, "t_max_ns");
+    REFUSED(h.b_min = 9, "b_min is 9, expected 0 to 8");
+    REFUSED(h.idle_ns = -1, "idle_ns is -1");
 #undef REFUSED
 }
 
@@ -113,6 +180,8 @@ static void bad_welcomes_are_named(void **state)
     REFUSED(w->autoreset = 3, "autoreset");
     REFUSED(w->k_max = 0, "k_max");
     REFUSED(w->b_max = 0, "b_max");
+    REFUSED(w->b_min = 9, "b_min");
+    REFUSED(w->idle_ns = -1, "idle_ns");
     REFUSED(w->t_max_ns = -1, "t_max_ns");
     REFUSED(w->n_env = 65, "n_env is 65, expected 1 to 64");
     REFUSED(w->env[2] = 64, "an env is 64");
@@ -270,13 +339,13 @@ static void bad_batches_are_named(void **state)
         REFUSED(HEAD->n = 5, "too short");
         REFUSED(HEAD->n = 3, "too many");
         REFUSED(HEAD->why = BATCHER_WAIT, "why is 0");
-        REFUSED(HEAD->why = 4, "why is 4");
+        REFUSED(HEAD->why = BATCHER_WHYS, "why is 5");
         REFUSED(HEAD->in_flight = UINT32_MAX, "in_flight");
         REFUSED(HEAD->stride = 0, "stride is 0");
         REFUSED(HEAD->stride += 8, "stride");
         REFUSED(ROW_HEAD(2)->flags |= 64, "env 2 has flags");
         REFUSED(ROW_HEAD(1)->n_sub = SAMPLE_K + 1, "5 actions");
-        REFUSED(ROW_HEAD(3)->error = ROW_ERROR_OUTPUT + 1, "error 6");
+        REFUSED(ROW_HEAD(3)->error = ROW_ERROR_LAST + 1, "and error");
         REFUSED(ROW_HEAD(3)->episode_return = NAN, "env 3 has a number that is not finite");
         REFUSED(NUMBER(0, l.reward, 2) = -INFINITY, "env 0 has a number");
         REFUSED(NUMBER(2, l.obs, SAMPLE_OBS - 1) = NAN, "env 2 has a number");
@@ -336,6 +405,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         wire_test(a_hello_comes_back),
+        wire_test(a_hello_may_want_all_pictures_or_none),
+        wire_test(pictures_that_are_not_rendered_are_refused),
         wire_test(bad_hellos_are_named),
         wire_test(a_welcome_comes_back),
         wire_test(a_welcome_to_every_env_fits),

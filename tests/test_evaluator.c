@@ -5,8 +5,11 @@
 #include "common/base/rng.h"
 #include "evaluation/evaluator.h"
 #include "tests/fake_server.h"
+#include "tests/log_testing.h"
 
 #include <limits.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static char dir[64];
@@ -15,15 +18,16 @@ static struct fake_server fakes[2];
 static struct evaluator_config cfg;
 static struct evaluator_progress progress;
 static struct evaluator_summary summary;
-static char log_text[4096]; // log lines of a test
+static bool resume, disk_full;
+static int64_t n_row; // results in the folder
 
-static void keep_log(enum log_level level, const char *line, void *arg)
+static void limit_files(rlim_t bytes)
 {
-    size_t n = strlen(log_text);
+    struct rlimit limit;
 
-    (void)level;
-    (void)arg;
-    snprintf(log_text + n, sizeof log_text - n, "%s\n", line);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
 static int setup(void **state)
@@ -31,10 +35,10 @@ static int setup(void **state)
     snprintf(dir, sizeof dir, "/tmp/simstream-eval-XXXXXX");
     if (!mkdtemp(dir))
         return -1;
-    log_text[0] = '\0';
-    log_set_sink(keep_log, NULL);
+    log_capture();
     progress = (struct evaluator_progress){0};
     summary = (struct evaluator_summary){0};
+    resume = disk_full = false;
     cfg = (struct evaluator_config){.env = "inproc://fake-0",
                                     .policy = "random",
                                     .episodes = 20,
@@ -56,6 +60,34 @@ static int teardown(void **state)
     return system(cmd) == 0 ? leak_teardown(state) : -1;
 }
 
+// An evaluation whose results are in a new folder, or in the same one with `resume`.
+static enum status evaluate(const struct weights *w, const atomic_bool *stop)
+{
+    struct journal_config config = {
+        .dir = cfg.out, .settings = "{}", .seed = cfg.seed, .resume = resume};
+    struct results *results;
+    struct error err;
+    enum status st;
+
+    if (!resume) {
+        char cmd[OPT_STR_MAX + 16];
+
+        snprintf(cmd, sizeof cmd, "rm -rf '%s'", cfg.out);
+        assert_int_equal(system(cmd), 0);
+    }
+    assert_ok(journal_open(&cfg.journal, &config));
+    if (disk_full)
+        limit_files(300); // one line, not two
+    st = evaluator_run(&cfg, w, stop, &progress, &summary);
+    err = *error_last();
+    if (disk_full)
+        limit_files(RLIM_INFINITY);
+    assert_ok(journal_finish(cfg.journal, &results));
+    n_row = results->n;
+    journal_close(cfg.journal);
+    return st == ST_OK ? ST_OK : error_adopt(&err);
+}
+
 // One or two servers, an evaluation, its status.
 static enum status run(const struct fake_script *a, const struct fake_script *b,
                        const struct weights *w, const atomic_bool *stop)
@@ -67,7 +99,7 @@ static enum status run(const struct fake_script *a, const struct fake_script *b,
         fake_start(&fakes[1], "inproc://fake-1", b);
         snprintf(cfg.env, sizeof cfg.env, "inproc://fake-0, inproc://fake-1");
     }
-    st = evaluator_run(&cfg, w, stop, &progress, &summary);
+    st = evaluate(w, stop);
     fake_stop(&fakes[0]);
     if (b)
         fake_stop(&fakes[1]);
@@ -116,8 +148,6 @@ static void evaluator_plays_each_episode_once_and_in_order(void **state)
 
     (void)state;
     snprintf(cfg.policy, sizeof cfg.policy, "zero");
-    cfg.kwargs = "{\"a\": 1}";
-    cfg.options = "{\"num-envs\": 4}";
     assert_ok(run(&(struct fake_script){FAKE_SCRIPT, .n_env = 4}, NULL, NULL, NULL));
     read_out("results.jsonl");
     assert_int_equal(count_of("\n"), 20);
@@ -125,10 +155,11 @@ static void evaluator_plays_each_episode_once_and_in_order(void **state)
         char line[256];
 
         snprintf(line, sizeof line,
-                 "{\"episode\": %d, \"seed\": 7, \"stream\": 0, \"outcome\": \"done\", "
-                 "\"return\": %.10g, \"length\": %d, \"terminated\": %s, \"truncated\": %s, "
-                 "\"policy\": \"zero\"}\n",
-                 e, zero_return(e, 3), 3 + e % 5, e % 2 ? "true" : "false",
+                 "{\"item\": \"Count-v0/%d\", \"task\": \"Count-v0\", \"episode\": %d, "
+                 "\"seed\": 7, \"stream\": 0, \"outcome\": \"done\", \"return\": %.10g, "
+                 "\"max_reward\": %.10g, \"length\": %d, \"terminated\": %s, "
+                 "\"truncated\": %s}\n",
+                 e, e, zero_return(e, 3), e + 0.25, 3 + e % 5, e % 2 ? "true" : "false",
                  e % 2 ? "false" : "true");
         assert_has(line);
         sum += zero_return(e, 3);
@@ -144,11 +175,9 @@ static void evaluator_plays_each_episode_once_and_in_order(void **state)
     assert_int_equal(progress.done, 20);
     assert_int_equal(progress.env_steps, 100);
     assert_close(progress.mean_return, sum / 20, 1e-12, 0);
-    read_out("summary.json");
-    assert_has("{\"complete\": true, \"episodes\": {\"wanted\": 20, \"done\": 20, \"errors\": 0, ");
-    assert_has("\"engine\": \"Counter 1.0\", \"task\": \"Count-v0\", \"kwargs\": {\"a\": 1}");
-    assert_has("\"servers\": 1, \"envs\": 4, \"options\": {\"num-envs\": 4}}\n");
-    assert_int_equal(count_of("success"), 0);
+    read_out("inputs.jsonl");
+    assert_has("{\"task\": \"Count-v0\", \"engine\": \"Counter 1.0\", ");
+    assert_has("\"has_success\": false}\n");
 }
 
 // What the random policy earns follows from (seed, episode, step) alone.
@@ -179,7 +208,7 @@ static void evaluator_draws_random_actions_by_episode_and_step(void **state)
         char start[64];
         const char *line;
 
-        snprintf(start, sizeof start, "{\"episode\": %d, ", e);
+        snprintf(start, sizeof start, "\"episode\": %d, ", e);
         line = strstr(text, start);
         assert_non_null(line);
         line = strstr(line, "\"return\": ");
@@ -243,14 +272,11 @@ static void evaluator_infers_the_same_however_rows_are_batched(void **state)
 
             assert_ok(run(&a, NULL, w, NULL));
             read_out("results.jsonl");
-            assert_int_equal(count_of("\"policy_version\": 41}\n"), 20);
+            assert_int_equal(count_of("\n"), 20);
             if (n_env == 1)
                 memcpy(first, text, sizeof first);
             assert_string_equal(text, first);
         }
-        read_out("summary.json");
-        assert_has("\"source\": \"policy.h5\", \"version\": 41, \"crc32c\": \"");
-        assert_has(greedy ? "\"action\": \"mean\"" : "\"action\": \"sampled\"");
     }
     weights_drop(w);
 }
@@ -269,7 +295,7 @@ static void evaluator_refuses_a_policy_for_another_task(void **state)
     assert_fails(
         run(&(struct fake_script){FAKE_SCRIPT, .n_env = 1, .n_obs = 5, .n_act = 4}, NULL, w, NULL),
         ST_INVAL, "has Count-v0 (5 observations, 4 actions)");
-    assert_false(file_exists(cfg.out)); // refused before anything was written
+    assert_int_equal(n_row, 0);
     weights_drop(w);
     assert_fails(evaluator_run(&cfg, NULL, NULL, &progress, &summary), ST_INVAL,
                  "policy 'p.h5' has no weights");
@@ -342,12 +368,10 @@ static void evaluator_tries_errors_again_and_counts_them_apart(void **state)
     assert_int_equal(count_of("\n"), 20);
     assert_int_equal(count_of("\"outcome\": \"success\""), 9);
     assert_int_equal(count_of("\"outcome\": \"failure\""), 10);
-    assert_has("{\"episode\": 4, \"seed\": 7, \"stream\": 0, \"outcome\": \"error\", ");
+    assert_has("\"episode\": 4, \"seed\": 7, \"stream\": 0, \"outcome\": \"error\", ");
     assert_has("\"length\": 1, \"terminated\": false, \"truncated\": false, \"error\": \"");
     assert_has(row_error_name(ROW_ERROR_QACC));
-    read_out("summary.json");
-    assert_has("\"done\": 19, \"errors\": 1, \"retries\": 2, \"returned\": 0}");
-    assert_has("\"success\": {\"count\": 9, \"rate\": 0.4736842105263");
+    assert_true(progress.retries == 2 && progress.returned == 0);
 }
 
 static void evaluator_goes_on_when_one_of_the_servers_is_lost(void **state)
@@ -382,6 +406,28 @@ static void evaluator_goes_on_when_one_of_the_servers_is_lost(void **state)
     }
 }
 
+static void evaluator_takes_a_server_back(void **state)
+{
+    static char first[sizeof text];
+    // one holds an episode until the other, which was lost with the 19 others, is asked again
+    struct fake_script good = {FAKE_SCRIPT, .n_env = 1}, bad = {FAKE_SCRIPT, .n_env = 19};
+    sem_t back;
+
+    (void)state;
+    assert_ok(run(&(struct fake_script){FAKE_SCRIPT, .n_env = 2}, NULL, NULL, NULL));
+    memcpy(first, read_out("results.jsonl"), sizeof first);
+    sem_init(&back, 0, 0);
+    bad.die_at = 10;
+    bad.returns = 1;
+    bad.post_at_return = good.wait_at_start = &back;
+    assert_ok(run(&good, &bad, NULL, NULL));
+    assert_string_equal(read_out("results.jsonl"), first);
+    assert_true(summary.complete);
+    assert_non_null(strstr(log_text, "inproc://fake-1 is gone; its episodes go to other servers"));
+    assert_non_null(strstr(log_text, "env server inproc://fake-1 is back"));
+    sem_destroy(&back);
+}
+
 static void evaluator_keeps_what_is_done_when_all_servers_are_gone(void **state)
 {
     struct fake_script a = {FAKE_SCRIPT, .n_env = 1};
@@ -395,9 +441,53 @@ static void evaluator_keeps_what_is_done_when_all_servers_are_gone(void **state)
     assert_int_equal(count_of("\n"), 5);
     assert_int_equal(summary.episodes, 5);
     assert_false(summary.complete);
-    read_out("summary.json");
-    assert_has("{\"complete\": false, \"episodes\": {\"wanted\": 20, \"done\": 5, ");
-    assert_has("\"returned\": 1}");
+    assert_int_equal(progress.returned, 1);
+}
+
+// 5 episodes and an error are there; what has no result is played, and the rest is as without the
+// break.
+static void evaluator_goes_on_with_what_has_no_result(void **state)
+{
+    static char whole[sizeof text];
+    struct fake_script a = {FAKE_SCRIPT, .n_env = 1};
+    atomic_int made = 0;
+
+    (void)state;
+    assert_ok(run(&a, NULL, NULL, NULL));
+    memcpy(whole, read_out("results.jsonl"), sizeof whole);
+    a.error_always = 3;
+    a.die_at = 5;
+    a.errors_made = &made;
+    assert_fails(run(&a, NULL, NULL, NULL), ST_IO, "all env servers are gone");
+    assert_int_equal(n_row, 5);
+    resume = true;
+    progress = (struct evaluator_progress){0};
+    a = (struct fake_script){FAKE_SCRIPT, .n_env = 3};
+    assert_ok(run(&a, NULL, NULL, NULL));
+    assert_int_equal(progress.done, 16);
+    assert_int_equal(summary.episodes, 20);
+    assert_true(summary.complete);
+    assert_string_equal(read_out("results.jsonl"), whole);
+    assert_ok(run(&a, NULL, NULL, NULL)); // nothing is left
+    assert_int_equal(progress.done, 0);
+    assert_string_equal(read_out("results.jsonl"), whole);
+}
+
+static void evaluator_plays_its_part_alone(void **state)
+{
+    static char whole[sizeof text];
+    struct fake_script a = {FAKE_SCRIPT, .n_env = 3};
+
+    (void)state;
+    assert_ok(run(&a, NULL, NULL, NULL));
+    memcpy(whole, read_out("results.jsonl"), sizeof whole);
+    cfg.first = 7;
+    cfg.last = 12;
+    assert_ok(run(&a, NULL, NULL, NULL));
+    assert_int_equal(n_row, 5);
+    assert_int_equal(summary.wanted, 5);
+    assert_true(summary.complete);
+    assert_non_null(strstr(whole, read_out("results.jsonl")));
 }
 
 static void evaluator_stops_on_request_and_keeps_what_is_done(void **state)
@@ -414,39 +504,22 @@ static void evaluator_stops_on_request_and_keeps_what_is_done(void **state)
     assert_false(summary.complete);
     assert_true(summary.episodes >= 10 && summary.episodes < WORKLIST_MAX);
     read_out("results.jsonl");
-    assert_memory_equal(text, "{\"episode\": 0, ", 15);
+    assert_non_null(strstr(text, "\"episode\": 0, "));
     n = (int)strlen(text);
     if (n < (int)sizeof text - 1)
         assert_true(text[n - 1] == '\n');
-    read_out("summary.json");
-    assert_has("{\"complete\": false, ");
 }
 
 static void evaluator_names_the_file_when_the_disk_is_full(void **state)
 {
-    char path[PATH_MAX];
-
     (void)state;
-    assert_ok(file_make_dir(cfg.out));
-    snprintf(path, sizeof path, "%s/results.jsonl", cfg.out);
-    assert_int_equal(symlink("/dev/full", path), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    disk_full = true;
     assert_fails(run(&(struct fake_script){FAKE_SCRIPT, .n_env = 2}, NULL, NULL, NULL), ST_IO,
-                 "/out/results.jsonl': No space left");
-    snprintf(path, sizeof path, "%s/summary.json", cfg.out);
-    assert_false(file_exists(path));
-    snprintf(cfg.out, sizeof cfg.out, "/dev/null/x");
-    assert_fails(run(&(struct fake_script){FAKE_SCRIPT, .n_env = 2}, NULL, NULL, NULL), ST_IO,
-                 "/dev/null");
-}
-
-static void evaluator_replaces_earlier_results(void **state)
-{
-    (void)state;
-    assert_ok(run(&(struct fake_script){FAKE_SCRIPT, .n_env = 2}, NULL, NULL, NULL));
-    cfg.episodes = 2;
-    assert_ok(run(&(struct fake_script){FAKE_SCRIPT, .n_env = 2}, NULL, NULL, NULL));
+                 "/out/results.jsonl'");
+    assert_int_equal(n_row, 1);
     read_out("results.jsonl");
-    assert_int_equal(count_of("\n"), 2);
+    assert_int_equal(count_of("\n"), 1);
 }
 
 static int64_t calls_for(uint64_t length)
@@ -486,10 +559,12 @@ int main(void)
         eval_test(evaluator_names_a_server_that_is_not_there),
         eval_test(evaluator_tries_errors_again_and_counts_them_apart),
         eval_test(evaluator_goes_on_when_one_of_the_servers_is_lost),
+        eval_test(evaluator_takes_a_server_back),
         eval_test(evaluator_keeps_what_is_done_when_all_servers_are_gone),
         eval_test(evaluator_stops_on_request_and_keeps_what_is_done),
         eval_test(evaluator_names_the_file_when_the_disk_is_full),
-        eval_test(evaluator_replaces_earlier_results),
+        eval_test(evaluator_goes_on_with_what_has_no_result),
+        eval_test(evaluator_plays_its_part_alone),
         eval_test(evaluator_allocates_nothing_per_step),
     };
 

@@ -30,13 +30,13 @@ static const struct {
     {"Walker2d-v5", 17, 6, 6, 0.008, 1, 1000, 5e-3, false},
 };
 
-struct world {
+struct rig {
     struct scene *scene;
     mjData *d;
     void *scratch;
 };
 
-static void world_init(struct world *w, const char *task, const char *kwargs)
+static void world_init(struct rig *w, const char *task, const char *kwargs)
 {
     w->scene = NULL;
     assert_ok(scene_create(&w->scene, task, kwargs));
@@ -46,14 +46,14 @@ static void world_init(struct world *w, const char *task, const char *kwargs)
     assert_non_null(w->scratch);
 }
 
-static void world_fini(struct world *w)
+static void world_fini(struct rig *w)
 {
     mem_free(w->scratch);
     mj_deleteData(w->d);
     scene_destroy(w->scene);
 }
 
-static void world_reset(struct world *w, uint64_t seed, uint64_t stream, uint64_t episode)
+static void world_reset(struct rig *w, uint64_t seed, uint64_t stream, uint64_t episode)
 {
     struct rng rng = rng_make(seed, RNG_RESET, stream, episode, 0);
 
@@ -148,7 +148,7 @@ static void the_reset_noise_is_gymnasiums(void **state)
     (void)state;
     for (t = 0; t < N_TASK; t++) {
         struct moments qpos[64] = {0}, qvel[64] = {0};
-        struct world w;
+        struct rig w;
 
         if (facts[t].noise == 0)
             continue;
@@ -171,7 +171,7 @@ static void the_reset_noise_is_gymnasiums(void **state)
 static void the_pusher_starts_with_its_object_off_the_goal(void **state)
 {
     double nearest = 1, x_low = 0, y_high = 0, fastest = 0;
-    struct world w;
+    struct rig w;
     int i, k;
 
     (void)state;
@@ -204,7 +204,7 @@ static void the_reachers_target_is_uniform_in_a_disc(void **state)
 {
     double farthest = 0, swing = 0, fastest = 0;
     int i, k, inner = 0;
-    struct world w;
+    struct rig w;
 
     (void)state;
     world_init(&w, "Reacher-v5", "");
@@ -236,7 +236,7 @@ static void the_initial_state_is_a_function_of_its_identity(void **state)
     for (t = 0; t < N_TASK; t++) {
         double qpos[64], qvel[64];
         size_t np, nv;
-        struct world w;
+        struct rig w;
 
         world_init(&w, facts[t].name, "");
         np = (size_t)w.scene->model->nq * sizeof(double);
@@ -267,7 +267,7 @@ static void hooks_fill_their_rows_exactly(void **state)
         double obs[400], info[32], reward = CANARY;
         const struct scene_task *task;
         bool terminated = false, success = false;
-        struct world w;
+        struct rig w;
         int64_t calls;
 
         world_init(&w, facts[t].name, "");

@@ -191,6 +191,55 @@ static void short_and_foreign_files_are_refused(void **state)
     h5file_close(f);
 }
 
+static void groups_types_and_texts_come_back(void **state)
+{
+    static const uint8_t bytes[3] = {0, 7, 255};
+    static const double reals[2] = {0.5, -1};
+    static char big[70000], back[70000];
+    struct h5file *f;
+    double got[2];
+    uint8_t small[3];
+    int64_t rows, cols, one;
+
+    (void)state;
+    memset(big, 'x', sizeof big - 1);
+    assert_ok(h5file_stream(&f, path));
+    assert_ok(h5file_put(f, "a/b/bytes", H5_U8, 3, 0, bytes));
+    assert_ok(h5file_put(f, "a/table", H5_F32, 2, 3, numbers));
+    assert_ok(h5file_at(f, "a/b"));
+    assert_ok(h5file_put_reals(f, "reals", 2, reals));
+    assert_ok(h5file_put_flag(f, "flag", true));
+    assert_ok(h5file_put_long_text(f, "big", big));
+    assert_fails(h5file_put_flag(f, "flag", true), ST_IO, "attribute 'flag' of 'a/b'");
+    assert_fails(h5file_put(f, "a/table", H5_F32, 2, 3, numbers), ST_IO, "dataset 'a/table'");
+    assert_ok(h5file_at(f, "/"));
+    assert_ok(h5file_put_int(f, "count", 4));
+    assert_ok(h5file_put_labels(f, "names", "ab\0cde", 2, 3));
+    assert_ok(h5file_put_labels(f, "none", NULL, 0, 3));
+    assert_ok(h5file_finish(f));
+    h5file_close(f);
+    assert_ok(h5file_open_large(&f, path));
+    assert_ok(h5file_get(f, "a/b/bytes", H5_U8, 3, 0, small));
+    assert_memory_equal(small, bytes, 3);
+    assert_ok(h5file_shape(f, "a/table", &rows, &cols));
+    assert_true(rows == 2 && cols == 3);
+    assert_ok(h5file_shape(f, "none", &rows, &cols));
+    assert_true(rows == 0 && cols == 0);
+    assert_true(h5file_has_attr(f, "count") && !h5file_has_attr(f, "flag"));
+    assert_ok(h5file_at(f, "a/b"));
+    assert_ok(h5file_get_int(f, "flag", 0, 1, &one));
+    assert_int_equal(one, 1);
+    assert_ok(h5file_get_reals(f, "reals", 2, got));
+    assert_memory_equal(got, reals, sizeof got);
+    assert_fails(h5file_get_reals(f, "reals", 3, got), ST_INVAL, "'reals' of 'a/b' has 2 items");
+    assert_fails(h5file_get_reals(f, "rails", 3, got), ST_INVAL, "no attribute 'rails' of 'a/b'");
+    assert_ok(h5file_get_text(f, "big", back, sizeof back));
+    assert_string_equal(back, big);
+    assert_fails(h5file_get_text(f, "big", back, 100), ST_INVAL, "100 bytes or more");
+    assert_fails(h5file_at(f, "a/c"), ST_INVAL, "no group 'a/c'");
+    h5file_close(f);
+}
+
 static void out_of_memory_is_reported(void **state)
 {
     struct h5file *f = NULL;
@@ -223,6 +272,7 @@ int main(void)
         leak_test(equal_contents_give_equal_files),
         leak_test(a_changed_byte_anywhere_is_noticed),
         leak_test(short_and_foreign_files_are_refused),
+        leak_test(groups_types_and_texts_come_back),
         leak_test(out_of_memory_is_reported),
     };
 

@@ -7,6 +7,7 @@
 #include "nn/linear.c"
 #include "nn/gemm.c"
 #include "nn/gaussian.c"
+#include "nn/encoder.c"
 #include "nn/mlp.c"
 #include "learner/loss.c"
 #include "learner/pass.c"

@@ -62,7 +62,7 @@ static void check(int n_obs, int n_out, const char *hidden)
     mlp_pack(&m, params);
     (void)score(&m, &rows, x, factor);
     memcpy(mlp_out_grad(&m, &rows), factor, (size_t)(N * REAL_LD(n_out)) * sizeof *factor);
-    mlp_backward(&m, &rows, x, N, grad);
+    mlp_backward(&m, &rows, x, N, grad, NULL);
     for (i = 0; i < mlp_n_param(&m); i += 1 + i / 50) {
         const double h = 1e-6, held = params[i];
         double up, down;
@@ -117,7 +117,7 @@ static void backward_adds(void **state)
     for (i = 0; i < 3; i++) {
         (void)mlp_forward(&m, &rows, x, N);
         memcpy(mlp_out_grad(&m, &rows), factor, (size_t)(N * REAL_LD(2)) * sizeof *factor);
-        mlp_backward(&m, &rows, x, N, i == 0 ? grad + n : grad); // once there, twice here
+        mlp_backward(&m, &rows, x, N, i == 0 ? grad + n : grad, NULL); // once there, twice here
     }
     for (i = 0; i < n; i++)
         assert_close(grad[i], 2 * grad[n + i], 1e-12, 1e-12);

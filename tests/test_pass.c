@@ -70,7 +70,7 @@ static void kept_values_save_a_forward(void **state)
     memset(a, 0, sizeof a);
     memset(b, 0, sizeof b);
     pass_run(&pass, &nets, &golden_config, &s, true, false, a, &sums);
-    pass_value(&pass, &nets, g.x, GOLDEN_N, values);
+    pass_value(&pass, &nets, g.x, NULL, GOLDEN_N, values);
     pass_run(&pass, &nets, &golden_config, &s, true, true, b, &again);
     assert_memory_equal(a, b, sizeof a);
     assert_true(sums.value == again.value);

@@ -236,7 +236,7 @@ static uint64_t fingerprint(int n_env, int n_thread, int b_max, uint32_t spoil)
             msg_free(m);
         }
         if (t == 100 && spoil < (uint32_t)n_env)
-            pool->slots[spoil].env.sim.d->qvel[0] = NAN;
+            ((double *)pool->slots[spoil].env.row)[1 + pool->scene->model->nq] = NAN;
         for (i = 0; i < n_env; i++)
             ids[i] = (uint32_t)i;
         if (t < 299)
@@ -271,7 +271,7 @@ static void errors_are_counted(void **state)
     (void)state;
     reset_all(port);
     drain(port);
-    pool->slots[1].env.sim.d->qpos[0] = NAN;
+    ((double *)pool->slots[1].env.row)[1] = NAN;
     assert_ok(step(port, ids, 2, 0));
     drain(port);
     pool_stats_get(pool, &stats);
@@ -295,6 +295,115 @@ static void a_receiver_wakes_up(void **state)
     port_wake(port);
     assert_int_equal(port_wait_busy(port), ST_CLOSED);
     assert_int_equal(port_recv(port, &m, WAIT_NEVER), ST_CLOSED);
+    port_close(port);
+    pool_destroy(pool);
+    msg_drain();
+}
+
+// Small batches and many workers: blocks are used again while workers still look at them.
+static void blocks_that_are_used_again_lose_no_row(void **state)
+{
+    struct pool *pool = make_pool("InvertedPendulum-v5", "", 64, 8);
+    int b_max, n, rows;
+    uint32_t ids[64];
+    struct msg *m;
+
+    (void)state;
+    for (b_max = 1; b_max <= 4; b_max++) {
+        struct port *port = make_port(pool, 0, AUTORESET_SAME_STEP, b_max, b_max % 2 ? 0 : 2000);
+
+        reset_all(port);
+        for (rows = 0; rows < 30000; rows += n) {
+            assert_ok(port_recv(port, &m, NEVER));
+            n = batch_size(port, m, ids);
+            msg_free(m);
+            assert_ok(step(port, ids, n, rows));
+        }
+        drain(port);
+        port_close(port);
+    }
+    pool_destroy(pool);
+    msg_drain();
+}
+
+#define SLEEPS 0.77f
+
+static void control(const mjModel *m, mjData *d)
+{
+    (void)m;
+    if (d->ctrl[0] == (double)SLEEPS)
+        clock_sleep_ns(300 * NS_PER_MS);
+}
+
+// A row leaves at T_max though its neighbour is still at work, and not before.
+static void check_deadline(int64_t t_max_ns)
+{
+    struct pool *pool = make_pool("Hopper-v5", "", 2, 2);
+    struct port *port = make_port(pool, 0, AUTORESET_NEXT_STEP, 2, t_max_ns);
+    size_t stride = step_stride(1, 3);
+    const struct batch_head *head;
+    uint8_t buf[2 * 64] = {0};
+    const uint8_t *rows;
+    struct msg *m;
+    int i;
+
+    reset_all(port);
+    drain(port);
+    for (i = 0; i < 2; i++) {
+        struct step_row *row = (struct step_row *)(buf + (size_t)i * stride);
+
+        row->env = (uint32_t)i;
+        row->n_sub = 1;
+        ((float *)(row + 1))[0] = i ? 0 : SLEEPS;
+    }
+    assert_ok(port_step(port, buf, 2));
+    assert_ok(port_recv(port, &m, NEVER));
+    assert_ok(batch_read(m, port_layout(port), &head, &rows));
+    assert_int_equal(head->n, 1);
+    assert_int_equal(head->why, BATCHER_DEADLINE);
+    assert_int_equal(head->in_flight, 1);
+    assert_int_equal(((const struct row_head *)rows)->env, 1);
+    assert_true(port_waited_ns(port) >= t_max_ns);
+    msg_free(m);
+    assert_ok(port_recv(port, &m, NEVER));
+    assert_ok(batch_read(m, port_layout(port), &head, &rows));
+    assert_int_equal(head->why, BATCHER_DRAINED);
+    msg_free(m);
+    port_close(port);
+    pool_destroy(pool);
+    msg_drain();
+}
+
+static void a_row_leaves_at_its_deadline(void **state)
+{
+    (void)state;
+    mjcb_control = control;
+    check_deadline(20 * NS_PER_MS); // the receiver sleeps until then
+    check_deadline(NS_PER_MS / 2);  // a row wakes the receiver
+    check_deadline(0);
+    mjcb_control = NULL;
+}
+
+static void a_warm_loop_allocates_nothing(void **state)
+{
+    struct pool *pool = make_pool("Hopper-v5", "", 8, 2);
+    struct port *port = make_port(pool, 0, AUTORESET_SAME_STEP, 3, NS_PER_MS);
+    uint32_t ids[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    int64_t before = 0;
+    int t;
+
+    (void)state;
+    reset_all(port);
+    for (t = 0; t < 600; t++) {
+        drain(port);
+        if (t == 100)
+            before = mem_calls();
+        assert_ok(step(port, ids, 8, t));
+    }
+    drain(port);
+    // Every batch under way holds a row, so there are never more of them than envs: a moment with
+    // more batches than before has to allocate (three blocks of memory each), every step may not.
+    assert_true(mem_calls() - before <= 3 * 8);
     port_close(port);
     pool_destroy(pool);
     msg_drain();
@@ -340,6 +449,9 @@ int main(void)
         leak_test(trajectories_do_not_depend_on_threads_batches_or_neighbours),
         leak_test(errors_are_counted),
         leak_test(a_receiver_wakes_up),
+        leak_test(blocks_that_are_used_again_lose_no_row),
+        leak_test(a_row_leaves_at_its_deadline),
+        leak_test(a_warm_loop_allocates_nothing),
         leak_test(creation_survives_out_of_memory),
     };
 

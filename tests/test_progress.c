@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -76,6 +77,21 @@ static void progress_draws_rarely_when_stderr_is_no_terminal(void **state)
     progress_draw(true, "forced %d", 3);
     progress_end();
     assert_string_equal(release(), "forced 3\n");
+}
+
+static void progress_is_json_where_the_log_is(void **state)
+{
+    const char *text;
+
+    (void)state;
+    log_set_json(true);
+    capture_pipe();
+    progress_draw(true, "forced %d", 3);
+    progress_end();
+    text = release();
+    log_set_json(false);
+    assert_int_equal(text[0], '{');
+    assert_non_null(strstr(text, "\"module\": \"progress\", \"text\": \"forced 3\"}\n"));
 }
 
 static void progress_redraws_one_line_on_a_terminal(void **state)
@@ -154,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         leak_test(progress_draws_rarely_when_stderr_is_no_terminal),
+        leak_test(progress_is_json_where_the_log_is),
         leak_test(progress_redraws_one_line_on_a_terminal),
         leak_test(progress_draws_at_most_ten_times_a_second),
         leak_test(progress_end_lets_the_next_line_draw_at_once),

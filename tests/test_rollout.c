@@ -58,6 +58,8 @@ static void send_weights(struct rig *r, uint64_t version, uint64_t admit, bool w
     mem_free(blob);
 }
 
+static const struct join join_of_one = {.n_obs = FAKE_OBS, .n_act = 1};
+
 // Servers of 2 envs each; the worker runs and has joined.
 static void rig_init(struct rig *r, int n_server, uint32_t length)
 {
@@ -138,7 +140,7 @@ static void check_chunk(struct rig *r, const struct chunk *c, struct policy *p, 
     for (i = 0; i < HORIZON; i++) {
         uint64_t step = c->head.index * HORIZON + i;
         const double obs[FAKE_OBS] = {(double)(step % 3), (double)(step / 3), c->head.env};
-        struct policy_row row = {obs, 7, c->head.env, step / 3, step % 3};
+        struct policy_row row = {obs, 7, c->head.env, step / 3, step % 3, NULL};
 
         assert_true(c->obs[i * FAKE_OBS] == obs[0] && c->obs[i * FAKE_OBS + 1] == obs[1] &&
                     c->obs[i * FAKE_OBS + 2] == obs[2]);
@@ -169,7 +171,7 @@ static void chunks_hold_the_counting_envs_and_no_more_than_is_admitted(void **st
     send_weights(r, 0, 2 * HORIZON, false);
     for (i = 0; i < 4; i++) {
         m = recv_type(r, MSG_CHUNK);
-        assert_ok(chunk_read(m, FAKE_OBS, 1, &c));
+        assert_ok(chunk_read(m, &join_of_one, 0, &c));
         assert_int_equal(c.head.index, seen[c.head.env - 10]++);
         check_chunk(r, &c, p, 0);
         msg_free(m);
@@ -180,7 +182,7 @@ static void chunks_hold_the_counting_envs_and_no_more_than_is_admitted(void **st
     msg_free(recv_type(r, MSG_STATE));
     for (i = 0; i < 2; i++) {
         m = recv_type(r, MSG_CHUNK);
-        assert_ok(chunk_read(m, FAKE_OBS, 1, &c));
+        assert_ok(chunk_read(m, &join_of_one, 0, &c));
         assert_int_equal(c.head.version_min, 1);
         msg_free(m);
     }
@@ -241,7 +243,7 @@ static void an_error_ends_the_episode_and_is_flagged(void **state)
     send_weights(r, 0, HORIZON, false);
     for (i = 0; i < 2; i++) {
         m = recv_type(r, MSG_CHUNK);
-        assert_ok(chunk_read(m, FAKE_OBS, 1, &c));
+        assert_ok(chunk_read(m, &join_of_one, 0, &c));
         assert_int_equal(c.flags[0], 0);
         assert_int_equal(c.flags[1], CHUNK_ERROR);
         assert_int_equal(c.head.n_episode, 0); // never counted as a result
@@ -254,13 +256,26 @@ static void an_error_ends_the_episode_and_is_flagged(void **state)
     rig_fini(r);
 }
 
-static void the_loss_of_one_server_is_told_and_the_rest_goes_on(void **state)
+// A chunk of a server that was lost before its first one, in episode 0, and is back: episode 1.
+static void check_returned(const struct chunk *c)
 {
+    uint32_t i;
+
+    for (i = 0; i < HORIZON; i++) {
+        assert_true(c->obs[i * FAKE_OBS] == (float)(c->head.index * HORIZON + i));
+        assert_true(c->obs[i * FAKE_OBS + 1] == 1 && c->obs[i * FAKE_OBS + 2] == c->head.env);
+        assert_int_equal(c->flags[i], 0);
+    }
+}
+
+static void a_server_is_lost_and_comes_back_and_the_rest_goes_on(void **state)
+{
+    uint64_t chunks = UINT64_MAX, seen[4] = {0, 0, 0, 0};
     struct rig *r = rig_new();
     const uint32_t *env;
+    struct chunk c;
     struct msg *m;
     uint32_t n;
-    int i;
 
     (void)state;
     r->env[1].die_after = 3;
@@ -268,15 +283,38 @@ static void the_loss_of_one_server_is_told_and_the_rest_goes_on(void **state)
     send_weights(r, 0, 2 * HORIZON, false);
     m = recv_type(r, MSG_LOST);
     assert_ok(lost_read(m, &env, &n));
-    assert_int_equal(n, 2);
-    assert_int_equal(env[0], 12);
-    assert_int_equal(env[1], 13);
+    assert_true(n == 2 && env[0] == 12 && env[1] == 13);
     msg_free(m);
-    for (i = 0; i < 4; i++)
-        msg_free(recv_type(r, MSG_CHUNK));
+    while (seen[0] + seen[1] < 4 || chunks == UINT64_MAX || seen[2] + seen[3] < 2 * (2 - chunks)) {
+        assert_ok(link_recv(r->link, &m, WAIT));
+        if (m->type == MSG_BACK) {
+            assert_ok(back_read(m, &chunks, &env, &n));
+            assert_true(n == 2 && env[0] == 12 && env[1] == 13 && chunks <= 2);
+        } else {
+            assert_int_equal(m->type, MSG_CHUNK);
+            assert_ok(chunk_read(m, &join_of_one, 0, &c));
+            if (c.head.env >= 12)
+                check_returned(&c);
+            seen[c.head.env - 10]++;
+        }
+        msg_free(m);
+    }
+    // each may make two more, whatever it missed
+    send_weights(r, 1, 4 * HORIZON, false);
+    for (n = 0; n < 8; n++) {
+        m = recv_type(r, MSG_CHUNK);
+        assert_ok(chunk_read(m, &join_of_one, 0, &c));
+        if (c.head.env >= 12)
+            check_returned(&c);
+        seen[c.head.env - 10]++;
+        msg_free(m);
+    }
+    assert_true(seen[0] == 4 && seen[1] == 4);
+    assert_true(seen[2] == 4 - chunks && seen[3] == 4 - chunks);
     bye(r);
     rig_join(r);
     assert_int_equal(r->st, ST_OK);
+    assert_int_equal(atomic_load(&r->progress.errors), 2);
     rig_fini(r);
 }
 
@@ -335,7 +373,7 @@ int main(void)
         leak_test(chunks_hold_the_counting_envs_and_no_more_than_is_admitted),
         leak_test(a_state_is_replayed_to_the_same_place),
         leak_test(an_error_ends_the_episode_and_is_flagged),
-        leak_test(the_loss_of_one_server_is_told_and_the_rest_goes_on),
+        leak_test(a_server_is_lost_and_comes_back_and_the_rest_goes_on),
         leak_test(the_loss_of_all_servers_is_a_failure),
         leak_test(a_learner_that_goes_or_refuses_ends_it),
         leak_test(a_stop_ends_it_even_when_nobody_answers),

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define N_TASK 11
+#define N_TASK 17 // 11 of Gymnasium, 6 suites
 
 static void the_registry_is_sorted_and_complete(void **state)
 {
-    int i;
+    int i, member;
 
     (void)state;
     for (i = 0; i < N_TASK; i++) {
@@ -20,13 +20,43 @@ static void the_registry_is_sorted_and_complete(void **state)
         assert_non_null(task);
         if (i > 0)
             assert_true(strcmp(scene_task_at(i - 1)->name, task->name) < 0);
-        assert_ptr_equal(scene_task_find(task->name), task);
+        if (task->members)
+            continue;
+        assert_ptr_equal(scene_task_find(task->name, &member), task);
         assert_true(strlen(task->instruction) > 0);
     }
     assert_null(scene_task_at(N_TASK));
     assert_null(scene_task_at(INT_MAX));
     assert_null(scene_task_at(-1));
-    assert_null(scene_task_find("Ant"));
+    assert_null(scene_task_find("Ant", &member));
+}
+
+static void members_of_suites_are_found_by_index(void **state)
+{
+    static const char *const none[] = {"libero_spatial",
+                                       "libero_spatial/",
+                                       "libero_spatial/10",
+                                       "libero_spatial/-1",
+                                       "libero_spatial/03",
+                                       "libero_spatial/1x",
+                                       "libero_90/99999999999999999999",
+                                       "libero/1"};
+    const struct scene_task *task;
+    int member = 0;
+
+    (void)state;
+    task = scene_task_find("libero_spatial/3", &member);
+    assert_non_null(task);
+    assert_string_equal(task->name, "libero_spatial");
+    assert_int_equal(member, 3);
+    assert_string_equal(task->members[3].instruction,
+                        "pick up the black bowl on the cookie box and place it on the plate");
+    task = scene_task_find("libero_90/89", &member);
+    assert_non_null(task);
+    assert_int_equal(task->n_member, 90);
+    assert_int_equal(member, 89);
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        assert_null(scene_task_find(none[i], &member));
 }
 
 static void an_unknown_task_offers_the_nearest_name(void **state)
@@ -39,6 +69,7 @@ static void an_unknown_task_offers_the_nearest_name(void **state)
     assert_fails(scene_create(&scene, "halfcheetah", ""), ST_INVAL, "'HalfCheetah-v5'");
     assert_fails(scene_create(&scene, "HumanoidStandUp", ""), ST_INVAL, "'HumanoidStandup-v5'");
     assert_fails(scene_create(&scene, "Ant-v4", ""), ST_INVAL, "unknown task 'Ant-v4'");
+    assert_fails(scene_create(&scene, "libero_spatal/7", ""), ST_INVAL, "'libero_spatial/7'");
     assert_fails(scene_create(&scene, "", ""), ST_INVAL, "unknown task ''");
     memset(endless, 'a', sizeof endless - 1);
     endless[sizeof endless - 1] = '\0';
@@ -111,7 +142,8 @@ static void rendering_keywords_say_so(void **state)
 
             snprintf(kwargs, sizeof kwargs, "{\"%s\": 64}", words[i]);
             snprintf(part, sizeof part, "keyword '%s' is about rendering", words[i]);
-            assert_fails(scene_create(&scene, scene_task_at(t)->name, kwargs), ST_INVAL, part);
+            if (!scene_task_at(t)->members)
+                assert_fails(scene_create(&scene, scene_task_at(t)->name, kwargs), ST_INVAL, part);
         }
     }
     assert_null(scene);
@@ -144,7 +176,7 @@ static void a_model_file_may_be_a_path(void **state)
     struct scene *s = NULL;
 
     (void)state;
-    assert_ok(scene_asset_dir(dir, sizeof dir));
+    assert_ok(scene_asset_dir("gym", dir, sizeof dir));
     snprintf(kwargs, sizeof kwargs, "{\"xml_file\": \"%s/hopper.xml\"}", dir);
     assert_ok(scene_create(&s, "Hopper-v5", kwargs));
     assert_int_equal(s->n_obs, 11);
@@ -245,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         leak_test(the_registry_is_sorted_and_complete),
+        leak_test(members_of_suites_are_found_by_index),
         leak_test(an_unknown_task_offers_the_nearest_name),
         leak_test(bad_keyword_arguments_are_named),
         leak_test(rendering_keywords_say_so),

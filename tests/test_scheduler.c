@@ -96,6 +96,17 @@ static void a_lost_env_is_waited_for_no_more(void **state)
     scheduler_remove(s, 0);
     assert_int_equal(scheduler_take(s, env, 0), 1);
     assert_int_equal(env[0], 2);
+    scheduler_return(s, 1); // waited for again
+    scheduler_arrive(s, 2, 1, 0);
+    assert_int_equal(scheduler_take(s, env, 0), 0);
+    scheduler_arrive(s, 1, 1, 0);
+    assert_int_equal(scheduler_take(s, env, 0), 2);
+    assert_int_equal(env[0], 1);
+    // and not held up by one that may not go on
+    scheduler_arrive(s, 1, 2, 0);
+    scheduler_arrive(s, 2, 10, 0);
+    assert_int_equal(scheduler_take(s, env, 0), 1);
+    assert_int_equal(env[0], 1);
     scheduler_destroy(s);
 }
 

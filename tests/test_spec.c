@@ -49,6 +49,13 @@ static void the_largest_spec_fits(void **state)
         in.info[i].n = i + 1;
         in.n_info += i + 1;
     }
+    memset(in.fields, 0, sizeof in.fields);
+    in.n_field = SPEC_FIELD_MAX;
+    for (int i = 0; i < SPEC_FIELD_MAX; i++) {
+        snprintf(in.fields[i].name, sizeof in.fields[i].name, "field_%d", i);
+        in.fields[i].offset = i;
+        in.fields[i].n = i + 1 < SPEC_FIELD_MAX ? 1 : SPEC_OBS_MAX - i;
+    }
     for (int i = 0; i < SPEC_ACT_MAX; i++) {
         in.act_low[i] = -INFINITY;
         in.act_high[i] = INFINITY;
@@ -75,6 +82,27 @@ static void broken_specs_are_named(void **state)
     REFUSED(memset(s.task, 'x', sizeof s.task), "the task has 64 characters");
     REFUSED(s.task[1] = '\n', "the task holds a control character");
     REFUSED(s.engine[0] = '\x1b', "the engine holds a control character");
+    REFUSED(s.instruction[0] = '\0', "the instruction has 0 characters");
+    REFUSED(s.n_field = SPEC_FIELD_MAX + 1, "n_field");
+    REFUSED(s.n_field = 1, "its fields have 2");
+    REFUSED(s.fields[1].offset = 1, "field 'velocity' starts at 1, the ones before end at 2");
+    REFUSED(s.fields[0].n = 0, "size of a field");
+    REFUSED(s.fields[1].name[0] = '\0', "a field name");
+    REFUSED(s.n_picture = SPEC_PICTURE_MAX + 1, "n_picture");
+    REFUSED(s.pictures[0].name[0] = '\0', "a picture's name");
+    REFUSED(s.pictures[1].camera[0] = '\n', "a picture's camera");
+    REFUSED(s.pictures[1] = s.pictures[0], "two pictures are called 'agentview_image'");
+    REFUSED(s.pictures[0].plane = 3, "the plane of a picture");
+    REFUSED(s.pictures[0].width = 0, "the width of a picture");
+    REFUSED(s.pictures[0].height = 4097, "the height of a picture");
+    REFUSED(s.pictures[0].orient = 3, "the orientation of a picture");
+    REFUSED(s.pictures[0].bytes = 44, "has 44 bytes at 0, expected 45 at 0");
+    REFUSED(s.pictures[1].offset = 45, "has 60 bytes at 45, expected 60 at 48");
+    REFUSED(s.pictures[0].width = s.pictures[0].height = 4096;
+            s.pictures[0].bytes = s.pictures[1].offset = 3 << 24; s.pictures[1].width = 4096;
+            s.pictures[1].height = 1100;
+            s.pictures[1].bytes = 4096 * 1100 * 4, "bytes of the pictures of an observation");
+    REFUSED(s.picture_bytes = 105, "picture_bytes is 105, expected 112");
     REFUSED(s.n_obs = 0, "n_obs is 0, expected 1 to 1048576");
     REFUSED(s.n_obs = SPEC_OBS_MAX + 1, "n_obs");
     REFUSED(s.n_act = 0, "n_act is 0, expected 1 to 64");
@@ -155,12 +183,20 @@ static void parts_of_a_row_follow_each_other(void **state)
     assert_int_equal(l.info, l.obs + 8 * SAMPLE_OBS);
     assert_int_equal(l.final_obs, 0);
     assert_int_equal(l.final_info, 0);
-    assert_int_equal(l.stride, l.info + 8 * 3);
+    assert_int_equal(l.pictures, l.info + 8 * 3);
+    assert_int_equal(l.final_pictures, 0);
+    assert_int_equal(l.stride, l.pictures + 112);
     row_layout_make(&l, &s, 1, AUTORESET_SAME_STEP);
     assert_int_equal(l.obs, head + 8);
     assert_int_equal(l.final_obs, l.info + 8 * 3);
     assert_int_equal(l.final_info, l.final_obs + 8 * SAMPLE_OBS);
-    assert_int_equal(l.stride, l.final_info + 8 * 3);
+    assert_int_equal(l.pictures, l.final_info + 8 * 3);
+    assert_int_equal(l.final_pictures, l.pictures + 112);
+    assert_int_equal(l.stride, l.final_pictures + 112);
+    spec_skip_pictures(&s, 1);
+    row_layout_make(&l, &s, 1, AUTORESET_SAME_STEP);
+    assert_int_equal(l.stride, l.pictures + 2 * 64);
+    spec_skip_pictures(&s, 1);
     s.n_info = s.n_info_key = 0;
     row_layout_make(&l, &s, 1, AUTORESET_SAME_STEP);
     assert_int_equal(l.info, 0);
@@ -174,10 +210,53 @@ static void parts_of_a_row_follow_each_other(void **state)
     assert_int_equal(l.stride, head + 8 * SPEC_CHUNK_MAX + 4 * 8 * SPEC_OBS_MAX); // no overflow
 }
 
+static void pictures_are_placed_one_after_the_other(void **state)
+{
+    struct spec s = {0};
+    struct spec_picture p = {"a_image", "a", SPEC_RGB, 3, 3, 1, 99, 99};
+    char text[64];
+
+    (void)state;
+    assert_string_equal(spec_picture_list(&s, text, sizeof text), "none");
+    assert_ok(spec_add_picture(&s, &p));
+    assert_fails(spec_add_picture(&s, &p), ST_INVAL, "two pictures are called 'a_image'");
+    p = (struct spec_picture){"a_depth", "a", SPEC_DEPTH, 3, 3, 1, 0, 0};
+    assert_ok(spec_add_picture(&s, &p));
+    p = (struct spec_picture){"a_segmentation", "a", SPEC_SEG, 3, 3, 1, 0, 0};
+    assert_ok(spec_add_picture(&s, &p));
+    assert_int_equal(s.pictures[0].offset, 0);
+    assert_int_equal(s.pictures[0].bytes, 27);
+    assert_int_equal(s.pictures[1].offset, 32);
+    assert_int_equal(s.pictures[1].bytes, 36);
+    assert_int_equal(s.pictures[2].offset, 72);
+    assert_int_equal(s.pictures[2].bytes, 72);
+    assert_int_equal(s.picture_bytes, 144);
+    assert_string_equal(spec_picture_list(&s, text, sizeof text),
+                        "a_image 3x3 rgb, a_depth 3x3 depth, a_segmentation 3x3 seg");
+    assert_int_equal(strlen(spec_picture_list(&s, text, 10)), 9);
+    spec_skip_pictures(&s, 2);
+    assert_int_equal(s.n_picture, 2);
+    assert_int_equal(s.pictures[1].offset, 32);
+    assert_int_equal(s.picture_bytes, 104);
+    assert_null(spec_picture_find(&s, "a_depth"));
+    assert_ptr_equal(spec_picture_find(&s, "a_segmentation"), &s.pictures[1]);
+    p = (struct spec_picture){"big_depth", "big", SPEC_DEPTH, 4096, 4096, 1, 0, 0};
+    assert_fails(spec_add_picture(&s, &p), ST_INVAL, "more than 64 MiB");
+    p.width = 5000;
+    assert_fails(spec_add_picture(&s, &p), ST_INVAL, "width");
+    p = (struct spec_picture){"", "c", SPEC_RGB, 1, 1, 1, 0, 0};
+    while (s.n_picture < SPEC_PICTURE_MAX) {
+        snprintf(p.name, sizeof p.name, "c%d", s.n_picture);
+        assert_ok(spec_add_picture(&s, &p));
+    }
+    p.name[0] = 'd';
+    assert_fails(spec_add_picture(&s, &p), ST_INVAL, "more than 16 pictures");
+}
+
 static void error_names_are_words(void **state)
 {
     (void)state;
-    for (int e = ROW_ERROR_NONE; e <= ROW_ERROR_OUTPUT; e++)
+    for (int e = ROW_ERROR_NONE; e <= ROW_ERROR_LAST; e++)
         assert_string_not_equal(row_error_name((enum row_error)e), "unknown");
     assert_string_equal(row_error_name((enum row_error)99), "unknown");
 }
@@ -190,6 +269,7 @@ int main(void)
         wire_test(broken_specs_are_named),
         wire_test(every_broken_byte_is_refused_or_harmless),
         wire_test(parts_of_a_row_follow_each_other),
+        wire_test(pictures_are_placed_one_after_the_other),
         wire_test(error_names_are_words),
     };
 

@@ -139,6 +139,69 @@ static void stats_wilson_solves_the_score_equation(void **state)
     assert_true(isnan(r.rate) && isnan(r.low) && isnan(r.high));
 }
 
+// p: scipy.stats.binomtest(min(x, y), x + y, 0.5). Bounds: the d at which the score, with the rates
+// that maximise the likelihood numerically (scipy.optimize), is +-1.96.
+static void stats_of_pairs_match_scipy(void **state)
+{
+    static const struct {
+        int x, y, n;
+        double p, low, high;
+    } known[] = {
+        {12, 3, 50, 0.03515625, 0.031386, 0.329888},
+        {0, 0, 20, 1, -0.161125, 0.161125},
+        {1, 0, 10, 1, -0.205286, 0.404150},
+        {5, 5, 40, 1, -0.166324, 0.166324},
+        {30, 2, 100, 2.46334820986e-07, 0.186156, 0.380291},
+        {0, 9, 25, 0.00390625, -0.554815, -0.178859},
+        {7, 0, 500, 0.015625, 0.006269, 0.028613},
+        {20, 21, 2000, 1, -0.007070, 0.006030},
+        {10, 0, 10, 0.001953125, 0.444934, 1},
+    };
+    struct stats_rate d, mirror;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
+        int x = known[i].x, y = known[i].y, n = known[i].n;
+
+        assert_close(stats_mcnemar(x, y), known[i].p, 1e-10, 0);
+        assert_close(stats_mcnemar(y, x), known[i].p, 1e-10, 0);
+        stats_paired(&d, x, y, n);
+        stats_paired(&mirror, y, x, n);
+        assert_true(d.rate == (double)(x - y) / n);
+        assert_close(d.low, known[i].low, 0, 2e-6);
+        assert_close(d.high, known[i].high, 0, 2e-6);
+        assert_close(mirror.low, -d.high, 0, 1e-12);
+        assert_close(mirror.high, -d.low, 0, 1e-12);
+    }
+    stats_paired(&d, 0, 0, 0);
+    assert_true(isnan(d.rate) && isnan(d.low) && isnan(d.high));
+}
+
+// scipy.stats.binomtest(hits, n).proportion_ci(method="wilson")
+static void stats_wilson_matches_scipy(void **state)
+{
+    static const struct {
+        int hits, n;
+        double low, high;
+    } known[] = {
+        {0, 10, 0, 0.277532799863},
+        {45, 50, 0.786397685625, 0.956524235068},
+        {7, 9, 0.452588969107, 0.936774892882},
+        {1, 2000, 8.82677307055e-05, 0.00282686250327},
+        {1986, 2000, 0.988284137437, 0.995825653944},
+    };
+    struct stats_rate r;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
+        stats_wilson(&r, known[i].hits, known[i].n);
+        assert_close(r.low, known[i].low, 1e-11, 1e-15);
+        assert_close(r.high, known[i].high, 1e-11, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +213,8 @@ int main(void)
         leak_test(stats_mean_is_exact_for_large_offsets),
         leak_test(stats_mean_of_few_values_has_no_interval),
         leak_test(stats_wilson_solves_the_score_equation),
+        leak_test(stats_wilson_matches_scipy),
+        leak_test(stats_of_pairs_match_scipy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

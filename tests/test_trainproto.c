@@ -26,6 +26,8 @@ static void a_join_comes_back(void **state)
     assert_int_equal(out.n_obs, in.n_obs);
     assert_int_equal(out.n_act, in.n_act);
     assert_string_equal(out.task, in.task);
+    assert_string_equal(out.picture, in.picture);
+    assert_int_equal(join_picture_bytes(&out), SAMPLE_PICTURE);
     assert_only_whole(m, join_read(&part, &out));
     msg_free(m);
 }
@@ -44,7 +46,7 @@ static void bad_joins_are_named(void **state)
         msg_free(m);                                       \
     } while (0)
     (void)state;
-    REFUSED(j.version = 2, "version 2 of the training protocol, expected 1");
+    REFUSED(j.version = 1, "version 1 of the training protocol, expected 2");
     REFUSED(j.n_env = 0, "n_env is 0, expected 1 to 65536");
     REFUSED(j.n_env = UINT32_MAX, "n_env");
     REFUSED(j.env_first = UINT32_MAX - 7, "env_first");
@@ -54,6 +56,9 @@ static void bad_joins_are_named(void **state)
     REFUSED(j.n_obs = SPEC_OBS_MAX + 1, "n_obs");
     REFUSED(j.n_act = 0, "n_act");
     REFUSED(j.n_act = SPEC_ACT_MAX + 1, "n_act");
+    REFUSED(j.width = 0, "width is 0, expected 1 to 4096");
+    REFUSED(j.height = UINT32_MAX, "height");
+    REFUSED(j.picture[0] = '\0', "a picture of 4 by 2 without a name");
 #undef REFUSED
 }
 
@@ -177,20 +182,28 @@ static struct msg *chunk_msg(const struct chunk *c)
     return m;
 }
 
+static enum status read_into(const struct msg *m, struct chunk *out)
+{
+    const struct join j = sample_join();
+
+    return chunk_read(m, &j, SAMPLE_LEAD, out);
+}
+
 static enum status read_sample(const struct msg *m)
 {
     struct chunk out;
 
-    return chunk_read(m, SAMPLE_OBS, SAMPLE_ACT, &out);
+    return read_into(m, &out);
 }
 
 static void a_chunk_comes_back_in_place(void **state)
 {
     struct chunk in = sample_chunk(), out;
     struct msg *m = chunk_msg(&in);
+    struct join j;
 
     (void)state;
-    assert_ok(chunk_read(m, SAMPLE_OBS, SAMPLE_ACT, &out));
+    assert_ok(read_into(m, &out));
     assert_memory_equal(&out.head, &in.head, sizeof in.head);
 #define SAME(field, n)                                                     \
     do {                                                                   \
@@ -207,11 +220,22 @@ static void a_chunk_comes_back_in_place(void **state)
     SAME(version, SAMPLE_STEPS);
     SAME(episode_return, 3);
     SAME(episode_length, 3);
+    SAME(pictures, (size_t)(SAMPLE_LEAD + SAMPLE_STEPS + 1) * SAMPLE_PICTURE);
+    SAME(final_pictures, (size_t)2 * SAMPLE_PICTURE);
 #undef SAME
     assert_only_whole(m, read_sample(&part));
-    assert_fails(chunk_read(m, SAMPLE_OBS + 1, SAMPLE_ACT, &out), ST_PROTO,
-                 "n_obs is 5, expected 6");
-    assert_fails(chunk_read(m, SAMPLE_OBS, 1, &out), ST_PROTO, "n_act is 2, expected 1 to 1");
+    j = sample_join();
+    j.n_obs++;
+    assert_fails(chunk_read(m, &j, SAMPLE_LEAD, &out), ST_PROTO, "n_obs is 5, expected 6");
+    j = sample_join();
+    j.n_act = 1;
+    assert_fails(chunk_read(m, &j, SAMPLE_LEAD, &out), ST_PROTO, "n_act is 2, expected 1 to 1");
+    j = sample_join();
+    j.height = 3;
+    assert_fails(chunk_read(m, &j, SAMPLE_LEAD, &out), ST_PROTO,
+                 "picture_bytes is 24, expected 36");
+    j = sample_join();
+    assert_fails(chunk_read(m, &j, SAMPLE_LEAD + 1, &out), ST_PROTO, "n_lead is 2, expected 3");
     msg_free(m);
 }
 
@@ -224,8 +248,8 @@ static void one_step_without_ends_is_a_chunk(void **state)
     in.head.n_step = 1;
     in.head.n_truncated = in.head.n_episode = 0;
     in.final_obs = in.episode_return = in.episode_length = NULL;
-    m = chunk_msg(&in);
-    assert_ok(chunk_read(m, SAMPLE_OBS, SAMPLE_ACT, &out));
+    m = chunk_msg(&in); // two lead pictures, the step's, the last
+    assert_ok(read_into(m, &out));
     assert_int_equal(out.head.n_step, 1);
     assert_true(out.obs[SAMPLE_OBS - 1] == SAMPLE_OBS - 1);
     msg_free(m);
@@ -256,6 +280,11 @@ static void bad_heads_are_named(void **state)
     REFUSED(h->n_act = 3, "n_act is 3");
     REFUSED(h->n_truncated = SAMPLE_STEPS + 1, "n_truncated");
     REFUSED(h->n_episode = UINT32_MAX, "n_episode");
+    REFUSED(h->picture_bytes = UINT32_MAX, "picture_bytes");
+    REFUSED(h->picture_bytes = 0, "n_lead is 2, expected 0");
+    REFUSED(h->picture_bytes++, "picture_bytes is 25, expected 24");
+    REFUSED(h->n_lead = UINT32_MAX, "n_lead");
+    REFUSED(h->n_lead = 3, "n_lead is 3, expected 2");
     REFUSED(h->version_min = 7, "versions from 7 to 6");
     REFUSED(h->version_min = 5, "step 0 has version 4, expected 5 to 6");
     REFUSED(h->version_max = 5, "step 5 has version 6, expected 4 to 5");
@@ -271,7 +300,7 @@ static void bad_arrays_are_named(void **state)
     do {                                                                             \
         struct chunk c = sample_chunk(), view;                                       \
         struct msg *m = chunk_msg(&c);                                               \
-        assert_ok(chunk_read(m, SAMPLE_OBS, SAMPLE_ACT, &view));                     \
+        assert_ok(read_into(m, &view));                                              \
         memcpy(m->data + ((const uint8_t *)(view.field + (at)) - m->data), &(value), \
                sizeof(value));                                                       \
         assert_fails(read_sample(m), ST_PROTO, part_);                               \

@@ -233,16 +233,13 @@ static int reference_gradient(const struct update_config *cfg, const struct weig
         obsnorm_rows(&norm, c->last_obs, 1, x + TOY_T * REAL_LD(TOY_OBS));
         obsnorm_rows(&norm, c->final_obs, (int)c->head.n_truncated,
                      x + (TOY_T + 1) * REAL_LD(TOY_OBS));
-        pass_value(&pass, &nets, x, TOY_T + 1 + (int)c->head.n_truncated, value);
+        pass_value(&pass, &nets, x, NULL, TOY_T + 1 + (int)c->head.n_truncated, value);
         n += gae_run(&in, adv, ret, valid);
         for (t = 0; t < TOY_T; t++) {
-            struct samples s = {1,
-                                x + t * REAL_LD(TOY_OBS),
-                                c->action + t * TOY_ACT,
-                                &adv[t],
-                                &ret[t],
-                                &c->logp[t],
-                                &weight,
+            struct samples s = {1,           x + t * REAL_LD(TOY_OBS),
+                                NULL,        c->action + t * TOY_ACT,
+                                &adv[t],     &ret[t],
+                                &c->logp[t], &weight,
                                 &logp_ref};
 
             if (valid[t])
@@ -339,9 +336,9 @@ static void normalisers_follow_the_data_and_predictions_stay(void **state)
     for (i = 0; i < N_CHUNK; i++) {
         x[0] = (float)i;
         nets_pack(&nets, start->params);
-        pass_value(&pass, &nets, x, 1, &before[i]);
+        pass_value(&pass, &nets, x, NULL, 1, &before[i]);
         nets_pack(&nets, w->params);
-        pass_value(&pass, &nets, x, 1, &after[i]);
+        pass_value(&pass, &nets, x, NULL, 1, &after[i]);
         assert_close(w->ret_mean + w->ret_std * (double)after[i], before[i], 1e-5, 1e-5);
     }
     mem_free(x);

@@ -17,22 +17,22 @@ static void finish(struct worklist *w, int64_t episode, enum outcome outcome, do
     worklist_finish(w, &r);
 }
 
-static void assert_emits(struct worklist *w, bool skip, int64_t episode)
+static void assert_emits(struct worklist *w, int64_t episode)
 {
     struct episode_result r;
 
-    assert_true(worklist_emit(w, skip, &r));
+    assert_true(worklist_emit(w, &r));
     assert_int_equal(r.episode, episode);
 }
 
-static void assert_emits_nothing(struct worklist *w, bool skip)
+static void assert_emits_nothing(struct worklist *w)
 {
     struct episode_result r;
 
-    assert_false(worklist_emit(w, skip, &r));
+    assert_false(worklist_emit(w, &r));
 }
 
-static void worklist_hands_out_in_order_and_emits_in_order(void **state)
+static void worklist_hands_out_in_order_and_emits_as_results_come(void **state)
 {
     struct worklist *w;
     int64_t unused;
@@ -43,21 +43,22 @@ static void worklist_hands_out_in_order_and_emits_in_order(void **state)
     for (i = 0; i < 4; i++)
         assert_int_equal(take(w), i);
     assert_int_equal(worklist_take(w, &unused), ST_AGAIN);
+    assert_emits_nothing(w);
     finish(w, 2, OUTCOME_DONE, 0);
-    assert_emits_nothing(w, false);
     finish(w, 0, OUTCOME_DONE, 0);
-    assert_emits(w, false, 0);
-    assert_emits_nothing(w, false);
+    assert_emits(w, 2);
+    assert_emits(w, 0);
+    assert_emits_nothing(w);
     finish(w, 1, OUTCOME_SUCCESS, 0);
-    assert_emits(w, false, 1);
-    assert_emits(w, false, 2);
-    assert_emits_nothing(w, false);
+    assert_emits(w, 1);
+    assert_emits_nothing(w);
+    assert_int_equal(worklist_count(w)->successes, 1);
     assert_false(worklist_complete(w));
     finish(w, 3, OUTCOME_FAILURE, 0);
     assert_true(worklist_complete(w));
     assert_int_equal(worklist_take(w, &unused), ST_CLOSED);
-    assert_emits(w, false, 3);
-    assert_emits_nothing(w, false);
+    assert_emits(w, 3);
+    assert_emits_nothing(w);
     assert_int_equal(worklist_count(w)->done, 4);
     assert_int_equal(worklist_count(w)->running, 0);
     worklist_destroy(w);
@@ -85,9 +86,9 @@ static void worklist_tries_an_error_again_before_later_episodes(void **state)
     assert_int_equal(take(w), 3);
     assert_int_equal(worklist_count(w)->errors, 1);
     assert_int_equal(worklist_count(w)->done, 1);
-    assert_true(worklist_emit(w, false, &r));
+    assert_true(worklist_emit(w, &r));
     assert_true(r.outcome == OUTCOME_DONE && r.ret == 7);
-    assert_true(worklist_emit(w, false, &r));
+    assert_true(worklist_emit(w, &r));
     assert_true(r.outcome == OUTCOME_ERROR && r.ret == 3);
     worklist_destroy(w);
 }
@@ -111,22 +112,30 @@ static void worklist_give_back_costs_no_try(void **state)
     worklist_destroy(w);
 }
 
-static void worklist_emit_can_skip_what_was_not_finished(void **state)
+static void worklist_leaves_out_what_is_skipped(void **state)
 {
     struct worklist *w;
-    int i;
+    int64_t unused;
 
     (void)state;
-    assert_ok(worklist_create(&w, 6, 0));
-    for (i = 0; i < 5; i++)
-        (void)take(w);
-    finish(w, 1, OUTCOME_DONE, 0);
+    assert_ok(worklist_create(&w, 5, 0));
+    worklist_skip(w, 0);
+    worklist_skip(w, 3);
+    assert_int_equal(take(w), 1);
+    assert_int_equal(take(w), 2);
+    assert_int_equal(take(w), 4);
     finish(w, 4, OUTCOME_DONE, 0);
     worklist_give_back(w, 2);
-    assert_emits_nothing(w, false);
-    assert_emits(w, true, 1);
-    assert_emits(w, true, 4);
-    assert_emits_nothing(w, true);
+    assert_int_equal(take(w), 2);
+    finish(w, 2, OUTCOME_DONE, 0);
+    assert_false(worklist_complete(w));
+    finish(w, 1, OUTCOME_DONE, 0);
+    assert_int_equal(worklist_take(w, &unused), ST_CLOSED);
+    assert_emits(w, 4);
+    assert_emits(w, 2);
+    assert_emits(w, 1);
+    assert_emits_nothing(w);
+    assert_int_equal(worklist_count(w)->done, 3);
     worklist_destroy(w);
 }
 
@@ -147,7 +156,7 @@ static void worklist_create_checks_and_survives_lack_of_memory(void **state)
         assert_int_equal(error_last()->code, ST_NOMEM);
     }
     mem_fail_after(-1);
-    assert_int_equal(n, 2);
+    assert_int_equal(n, 3);
     worklist_destroy(w);
     worklist_destroy(NULL);
 }
@@ -161,7 +170,8 @@ static void worklist_keeps_its_promises_in_random_play(void **state)
 
     (void)state;
     for (run = 0; run < 200; run++) {
-        int64_t running[N], next_emit = 0;
+        int64_t running[N], n_emit = 0;
+        bool emitted[N] = {false};
         int n_running = 0;
         struct worklist *w;
         struct episode_result r;
@@ -195,10 +205,12 @@ static void worklist_keeps_its_promises_in_random_play(void **state)
                 else
                     finish(w, e, what < 11 ? OUTCOME_ERROR : OUTCOME_DONE, 0);
             }
-            while (worklist_emit(w, false, &r))
-                assert_int_equal(r.episode, next_emit++);
+            for (; worklist_emit(w, &r); n_emit++) {
+                assert_false(emitted[r.episode]);
+                emitted[r.episode] = true;
+            }
         }
-        assert_int_equal(next_emit, N);
+        assert_int_equal(n_emit, N);
         assert_int_equal(n_running, 0);
         assert_int_equal(worklist_count(w)->done + worklist_count(w)->errors, N);
         worklist_destroy(w);
@@ -208,10 +220,10 @@ static void worklist_keeps_its_promises_in_random_play(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        leak_test(worklist_hands_out_in_order_and_emits_in_order),
+        leak_test(worklist_hands_out_in_order_and_emits_as_results_come),
         leak_test(worklist_tries_an_error_again_before_later_episodes),
         leak_test(worklist_give_back_costs_no_try),
-        leak_test(worklist_emit_can_skip_what_was_not_finished),
+        leak_test(worklist_leaves_out_what_is_skipped),
         leak_test(worklist_create_checks_and_survives_lack_of_memory),
         leak_test(worklist_keeps_its_promises_in_random_play),
     };

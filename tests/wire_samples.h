@@ -5,7 +5,8 @@
 #include "tests/testing.h"
 
 #include "common/base/batcher.h"
-#include "common/wire/envproto.h"
+#include "common/wire/control.h"
+#include "common/wire/stateproto.h"
 #include "common/wire/trainproto.h"
 
 #define SAMPLE_OBS 5
@@ -26,6 +27,13 @@ static inline struct spec sample_spec(void)
     struct spec s = {
         .task = "Ant-v5",
         .engine = "MuJoCo 3.3.7",
+        .instruction = "do it",
+        .n_field = 2,
+        .fields = {{"position", 0, 2}, {"velocity", 2, SAMPLE_OBS - 2}},
+        .n_picture = 2,
+        .pictures = {{"agentview_image", "agentview", SPEC_RGB, 5, 3, 2, 0, 45},
+                     {"agentview_depth", "agentview", SPEC_DEPTH, 5, 3, 2, 48, 60}},
+        .picture_bytes = 112,
         .n_obs = SAMPLE_OBS,
         .n_act = SAMPLE_ACT,
         .n_info = 3,
@@ -49,7 +57,14 @@ static inline struct hello sample_hello(void)
                           .n_env = 16,
                           .k_max = SAMPLE_K,
                           .b_max = 8,
-                          .t_max_ns = 2000000};
+                          .t_max_ns = 2000000,
+                          .b_min = 4,
+                          .features = FEATURE_HEARTBEAT | FEATURE_BYE,
+                          .idle_ns = 30000000000,
+                          .name = "sample",
+                          .listed = true,
+                          .n_picture = 1,
+                          .pictures = {{"agentview_image", 128, 128}}};
 }
 
 // Free with mem_free.
@@ -61,7 +76,11 @@ static inline struct welcome *sample_welcome(void)
     w->autoreset = AUTORESET_SAME_STEP;
     w->k_max = SAMPLE_K;
     w->b_max = 8;
+    w->b_min = 4;
     w->t_max_ns = 2000000;
+    w->idle_ns = 30000000000;
+    w->features = FEATURE_BYE;
+    w->session = 12;
     w->n_env = 3;
     w->env[0] = 0;
     w->env[1] = 7;
@@ -144,6 +163,27 @@ static inline struct msg *sample_error(void)
     return m;
 }
 
+// SAVE, SAVED, LOAD, SET, GET or VALUES of envs 7 and 63, with 16 bytes each where that has some.
+static inline struct msg *sample_states(enum msg_type type)
+{
+    static const uint32_t env[] = {7, 63};
+    bool named = type == MSG_SET || type == MSG_GET;
+    struct msg *m = NULL;
+    uint8_t *rows;
+
+    if (type == MSG_SAVE || type == MSG_GET) {
+        assert_ok(state_ask(&m, type, 8, env, 2, named ? "body_mass" : NULL, "torso"));
+        return m;
+    }
+    assert_ok(state_begin_rows(&m, type, 8, env, 2, 2 * sizeof(double), &rows));
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++)
+            ((double *)(rows + 24 * i + 8))[k] = 0.5 + 2 * i + k;
+    if (named)
+        assert_ok(state_name(m, "body_mass", "torso"));
+    return m;
+}
+
 static inline struct join sample_join(void)
 {
     return (struct join){.version = TRAINPROTO_VERSION,
@@ -153,7 +193,10 @@ static inline struct join sample_join(void)
                          .horizon = 32,
                          .n_obs = SAMPLE_OBS,
                          .n_act = SAMPLE_ACT,
-                         .task = "Ant-v5"};
+                         .width = 4,
+                         .height = 2,
+                         .task = "Ant-v5",
+                         .picture = "track_image"};
 }
 
 static inline struct msg *sample_weights(void)
@@ -180,9 +223,48 @@ static inline struct msg *sample_state(void)
     return m;
 }
 
-#define SAMPLE_STEPS 6
+static inline struct msg *sample_lost(void)
+{
+    static const uint32_t env[] = {3, 4, 17};
+    struct msg *m = NULL;
 
-// A chunk of six steps: two truncated, one skipped, three episodes ended.
+    assert_ok(lost_write(&m, env, 3));
+    return m;
+}
+
+static inline struct msg *sample_back(void)
+{
+    static const uint32_t env[] = {3, 4, 17};
+    struct msg *m = NULL;
+
+    assert_ok(back_write(&m, 12, env, 3));
+    return m;
+}
+
+// A PING, PONG, BYE, CHALLENGE or PROOF.
+static inline struct msg *sample_control(enum msg_type type)
+{
+    static const struct bye bye = {.seq = 7, .why = "the server is stopped"};
+    static const struct proof proof = {.nonce = {1, 2, 3}, .mac = {4, 5, 6}};
+    struct msg *m = NULL;
+
+    if (type == MSG_BYE)
+        assert_ok(bye_write(&m, &bye));
+    else if (type == MSG_CHALLENGE)
+        assert_ok(challenge_write(&m, proof.nonce));
+    else if (type == MSG_PROOF)
+        assert_ok(proof_write(&m, &proof));
+    else
+        assert_ok(ping_write(&m, type, 99));
+    return m;
+}
+
+#define SAMPLE_STEPS   6
+#define SAMPLE_LEAD    2
+#define SAMPLE_PICTURE 24 // bytes, as in sample_join
+
+// A chunk of six steps: two truncated, one skipped, three episodes ended. Every byte of a picture
+// is the picture's number.
 static inline struct chunk sample_chunk(void)
 {
     static float obs[SAMPLE_STEPS * SAMPLE_OBS], last_obs[SAMPLE_OBS], final_obs[2 * SAMPLE_OBS];
@@ -191,6 +273,7 @@ static inline struct chunk sample_chunk(void)
         0, CHUNK_TRUNCATED, CHUNK_SKIP, CHUNK_TERMINATED, CHUNK_TRUNCATED, 0};
     static const uint64_t version[SAMPLE_STEPS] = {4, 4, 99, 5, 5, 6};
     static const float returns[3] = {1, 2, 3}, lengths[3] = {10, 20, 30};
+    static uint8_t pictures[(SAMPLE_LEAD + SAMPLE_STEPS + 1 + 2) * SAMPLE_PICTURE];
     struct chunk c = {
         .head = {.worker = 1,
                  .env = 77,
@@ -201,7 +284,9 @@ static inline struct chunk sample_chunk(void)
                  .n_obs = SAMPLE_OBS,
                  .n_act = SAMPLE_ACT,
                  .n_truncated = 2,
-                 .n_episode = 3},
+                 .n_episode = 3,
+                 .n_lead = SAMPLE_LEAD,
+                 .picture_bytes = SAMPLE_PICTURE},
         .obs = obs,
         .last_obs = last_obs,
         .final_obs = final_obs,
@@ -212,6 +297,8 @@ static inline struct chunk sample_chunk(void)
         .version = version,
         .episode_return = returns,
         .episode_length = lengths,
+        .pictures = pictures,
+        .final_pictures = pictures + (SAMPLE_LEAD + SAMPLE_STEPS + 1) * SAMPLE_PICTURE,
     };
 
     for (int i = 0; i < SAMPLE_STEPS * SAMPLE_OBS; i++)
@@ -226,6 +313,8 @@ static inline struct chunk sample_chunk(void)
         logp[i] = -1 - (float)i;
         reward[i] = 7 + (float)i;
     }
+    for (size_t i = 0; i < sizeof pictures; i++)
+        pictures[i] = (uint8_t)(i / SAMPLE_PICTURE);
     return c;
 }
 

@@ -15,6 +15,23 @@
 
 static pthread_mutex_t parse_mtx = PTHREAD_MUTEX_INITIALIZER;
 
+static cJSON *parse(const char *text, const char **end)
+{
+    cJSON *root;
+
+    pthread_mutex_lock(&parse_mtx);
+    root = cJSON_ParseWithOpts(text, end, 1);
+    pthread_mutex_unlock(&parse_mtx);
+    return root;
+}
+
+struct cJSON *config_parse(const char *text)
+{
+    const char *end;
+
+    return parse(text, &end);
+}
+
 static const struct opt *find(const struct opt *table, const char *name, size_t n)
 {
     for (; table->name; table++)
@@ -261,9 +278,7 @@ enum status opts_json(const struct opt *table, void *obj, const char *text, cons
 
     if (strspn(text, " \t\r\n") == strlen(text))
         return ST_OK;
-    pthread_mutex_lock(&parse_mtx);
-    root = cJSON_ParseWithOpts(text, &end, 1);
-    pthread_mutex_unlock(&parse_mtx);
+    root = parse(text, &end);
     if (!root || !cJSON_IsObject(root)) {
         long at = end && !root ? (long)(end - text) : 0;
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define OPT_STR_MAX 512
+#define OPT_STR_MAX 2048
 
 enum opt_type {
     OPT_INT,   // int64_t in low..high
@@ -62,6 +62,10 @@ void opts_help(const struct opt *table, FILE *out);
 
 // The resolved values as one JSON object into buf (always terminated); ST_INVAL if it is too small.
 NODISCARD enum status opts_dump(const struct opt *table, const void *obj, char *buf, size_t size);
+
+// A whole text as JSON, for those who need more than a table; NULL if it is none. The caller's
+// (cJSON_Delete).
+struct cJSON *config_parse(const char *text);
 
 // Name of the chosen value of an OPT_ENUM, into a buffer of the thread; valid until the next call.
 const char *opt_choice_name(const char *choices, int i);

@@ -1,5 +1,7 @@
 #include "common/base/file.h"
 
+#include "common/base/mem.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -7,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define FILE_BYTES_MAX (1 << 30)
 
 static bool is_dir(const char *path)
 {
@@ -115,4 +119,48 @@ enum status file_append(int fd, const char *path, const void *bytes, size_t n)
 bool file_exists(const char *path)
 {
     return access(path, F_OK) == 0;
+}
+
+static enum status read_all(int fd, const char *path, char **bytes, size_t *n)
+{
+    struct stat st;
+    size_t used = 0;
+    ssize_t got;
+    char *buf;
+
+    if (fstat(fd, &st) != 0)
+        return FAIL_SYS(ST_IO, errno, "cannot read '%s'", path);
+    if (!S_ISREG(st.st_mode) || st.st_size > FILE_BYTES_MAX)
+        return FAIL(ST_IO, "cannot read '%s': expected a file of at most %d bytes", path,
+                    FILE_BYTES_MAX);
+    buf = mem_alloc((size_t)st.st_size + 1, 1);
+    if (!buf)
+        return ST_NOMEM;
+    while (used < (size_t)st.st_size) {
+        got = read(fd, buf + used, (size_t)st.st_size - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            mem_free(buf);
+            return FAIL_SYS(ST_IO, errno, "cannot read '%s'", path);
+        }
+        if (got == 0)
+            break; // it was cut while it was read
+        used += (size_t)got;
+    }
+    *bytes = buf;
+    *n = used;
+    return ST_OK;
+}
+
+enum status file_read(const char *path, char **bytes, size_t *n)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    enum status st;
+
+    if (fd < 0)
+        return FAIL_SYS(errno == ENOENT ? ST_MISSING : ST_IO, errno, "cannot read '%s'", path);
+    st = read_all(fd, path, bytes, n);
+    close(fd);
+    return st;
 }

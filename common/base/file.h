@@ -16,6 +16,10 @@ NODISCARD enum status file_write_atomic(const char *path, const void *bytes, siz
 // half way is taken back, so that a file of lines or records never ends in half a one.
 NODISCARD enum status file_append(int fd, const char *path, const void *bytes, size_t n);
 
+// A whole file of at most 1 GiB, with a NUL behind it that does not count. `*bytes` is the caller's
+// (mem_free). ST_MISSING if there is none, ST_IO with the reason otherwise.
+NODISCARD enum status file_read(const char *path, char **bytes, size_t *n);
+
 bool file_exists(const char *path);
 
 #endif

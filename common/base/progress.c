@@ -55,7 +55,7 @@ static void draw_on_terminal(char *text)
 
 void progress_draw(bool force, const char *fmt, ...)
 {
-    bool terminal = isatty(STDERR_FILENO) == 1;
+    bool terminal = isatty(STDERR_FILENO) == 1, logged = !terminal && log_is_json();
     char text[512];
     va_list ap;
     bool first;
@@ -71,9 +71,11 @@ void progress_draw(bool force, const char *fmt, ...)
     va_end(ap);
     if (terminal)
         draw_on_terminal(text);
-    else
+    else if (!logged)
         fprintf(stderr, "%s\n", text);
     pthread_mutex_unlock(&mtx);
+    if (logged) // who reads JSON reads nothing else
+        log_info("progress", "%s", text);
     if (first && terminal)
         log_set_sink(log_above, NULL);
 }

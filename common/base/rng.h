@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 // What a sequence is for; part of the key, so that two uses never share numbers.
-enum rng_use { RNG_RESET = 1, RNG_ACTION, RNG_INIT, RNG_SHUFFLE, RNG_TEST };
+enum rng_use { RNG_RESET = 1, RNG_ACTION, RNG_INIT, RNG_SHUFFLE, RNG_TEST, RNG_MODEL };
 
 struct rng {
     uint32_t key[2];

@@ -7,16 +7,38 @@
 //   STEP   rows of actions         ->
 //                                  <-   BATCH    finished rows, why the batch left
 //                                  <-   ERROR    a request was refused; nothing of it was executed
+//                                  <-   PING     are you there
+//   PONG                           ->
+//   SAVE LOAD SET GET              ->
+//                                  <-   SAVED EXECUTED EXECUTED VALUES
+//                                  <-   BYE      the server ends; nothing that it took is lost
 //   BYE                            ->
 //
-// Requests carry a sequence number that counts from 1; a gap is a protocol error. So do batches.
-// Every reader checks all lengths and ranges; what does not fit is ST_PROTO.
+// docs/protocol.md has every byte. SAVE and what belongs to it are in stateproto.h; BYE, PING, PONG
+// and the proof of a key are in control.h. Requests carry a sequence number that counts from 1; a
+// gap is a protocol error. So do batches. Every reader checks all lengths and ranges; what does not
+// fit is ST_PROTO.
 #ifndef COMMON_WIRE_ENVPROTO_H
 #define COMMON_WIRE_ENVPROTO_H
 
 #include "common/wire/spec.h"
 
-#define ENVPROTO_VERSION 1
+#define ENVPROTO_VERSION 3
+
+// What a side can do beyond the version; WELCOME holds what both can.
+enum feature {
+    FEATURE_HEARTBEAT = 1, // answers PING; may be taken for dead after a silence of idle_ns
+    FEATURE_BYE = 2,       // the client wants to be told when the server ends
+    FEATURE_AUTH = 4,      // the client has a key and demands that the server proves its own
+    FEATURE_STATE = 8,     // answers SAVE, LOAD, SET and GET
+};
+
+// A picture that a client wants, by its name in the spec. The size is what the client can take; 0 x
+// 0 = any.
+struct hello_picture {
+    char name[SPEC_NAME_MAX];
+    uint32_t width, height;
+};
 
 struct hello {
     uint32_t version;
@@ -25,27 +47,23 @@ struct hello {
     uint32_t k_max;     // actions per request at most, 1..SPEC_CHUNK_MAX
     uint32_t b_max;     // rows per batch, 0 = the server's setting
     int64_t t_max_ns;   // longest wait of a finished row, -1 = the server's setting
+    uint32_t b_min;     // rows that are enough for a batch, 0 = the server's setting
+    uint32_t features;  // enum feature; bits that the other side does not know are ignored
+    int64_t idle_ns;    // silence after which a side is taken for dead, 0 = the server's setting
+    char name[SPEC_NAME_MAX]; // who it is, for logs and the status page; may be empty
+    bool listed;              // rows have the pictures below alone; false = all of the server's
+    uint32_t n_picture;
+    struct hello_picture pictures[SPEC_PICTURE_MAX];
 };
 
 struct welcome {
     struct spec spec;
-    uint32_t autoreset, k_max, b_max;
-    int64_t t_max_ns;
+    uint32_t autoreset, k_max, b_max, b_min;
+    int64_t t_max_ns, idle_ns;
+    uint32_t features;
+    uint64_t session; // the server's number of this connection, as in its log
     uint32_t n_env;
     uint32_t env[SPEC_ENV_MAX]; // (n_env) ids of the envs that the client owns now
-};
-
-// One row of a RESET: which env starts which episode. The initial state is a function of
-// (seed, stream, episode) alone.
-struct reset_row {
-    uint32_t env, reserved;
-    uint64_t seed, stream, episode;
-};
-
-// One row of a STEP: followed by (k_max, n_act) float32, of which the first n_sub rows count.
-struct step_row {
-    uint32_t env;
-    uint32_t n_sub; // 1..k_max
 };
 
 // Head of a BATCH; rows follow.
@@ -66,13 +84,25 @@ struct proto_error {
 
 NODISCARD enum status hello_write(struct msg **out, const struct hello *h);
 NODISCARD enum status hello_read(const struct msg *m, struct hello *out);
+// Read "NAME[:WIDTHxHEIGHT],..." into h->pictures; "" = no pictures. ST_INVAL names the part.
+NODISCARD enum status hello_want(struct hello *h, const char *text);
+// The pictures of `spec` that the client does not want, as a bit each. ST_INVAL, with a text that
+// says what there is, if it wants one that is not there or of another size.
+NODISCARD enum status hello_skip(const struct hello *h, const struct spec *spec, uint32_t *skip);
 NODISCARD enum status welcome_write(struct msg **out, const struct welcome *w);
 NODISCARD enum status welcome_read(const struct msg *m, struct welcome *out);
 NODISCARD enum status proto_error_write(struct msg **out, const struct proto_error *e);
 NODISCARD enum status proto_error_read(const struct msg *m, struct proto_error *out);
 
-// RESET and STEP: a u64 sequence number, a u32 count, a u32 row size, then rows. The readers give
-// pointers into the message.
+// Every request, and SAVED and VALUES: a u64 sequence number, a u32 count, a u32 row size, then
+// rows, which are aligned to 8. rows_begin gives room for them (zeroed), rows_read a pointer into
+// the message; it checks the count, and nothing after the rows.
+NODISCARD enum status rows_begin(struct msg **out, enum msg_type type, uint64_t seq, int n,
+                                 size_t stride, uint8_t **rows);
+NODISCARD enum status rows_read(struct reader *r, const char *what, uint64_t *seq,
+                                const uint8_t **rows, int *n, size_t *stride);
+
+// RESET and STEP. The readers give pointers into the message.
 NODISCARD enum status reset_write(struct msg **out, uint64_t seq, const struct reset_row *rows,
                                   int n);
 NODISCARD enum status reset_read(const struct msg *m, uint64_t *seq, const struct reset_row **rows,

@@ -8,7 +8,7 @@
 
 _Static_assert(sizeof((struct listener *)0)->url == LINK_URL_MAX, "an address fits");
 
-enum scheme { TCP, IPC, INPROC };
+enum scheme { TCP, TLS, IPC, INPROC, SCHEMES };
 
 // The port behind the last colon, -1 if it is not one.
 static int port_of(const char *address)
@@ -33,7 +33,7 @@ static enum status check_tcp(const char *url, const char *address, bool dial)
     int port = port_of(address);
 
     if (port < 0)
-        return FAIL(ST_INVAL, "address '%s': expected tcp://host:port, port 0 to 65535", url);
+        return FAIL(ST_INVAL, "address '%s': expected host:port, port 0 to 65535", url);
     if (dial && port == 0)
         return FAIL(ST_INVAL, "address '%s': port 0 is only for listening", url);
     return ST_OK;
@@ -54,17 +54,17 @@ static enum status check_ipc(const char *url, const char *path)
 // Check an address and tell its scheme and what follows it.
 static enum status parse(const char *url, bool dial, enum scheme *scheme, const char **rest)
 {
-    static const char *const prefix[] = {"tcp://", "ipc://", "inproc://"};
+    static const char *const prefix[] = {"tcp://", "tls+tcp://", "ipc://", "inproc://"};
     size_t i;
 
     if (strlen(url) >= LINK_URL_MAX)
         return FAIL(ST_INVAL, "an address of %zu characters, at most %d are possible", strlen(url),
                     LINK_URL_MAX - 1);
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < SCHEMES; i++) {
         if (strncmp(url, prefix[i], strlen(prefix[i])) == 0) {
             *scheme = (enum scheme)i;
             *rest = url + strlen(prefix[i]);
-            if (i == TCP)
+            if (i == TCP || i == TLS)
                 return check_tcp(url, *rest, dial);
             if (i == IPC)
                 return check_ipc(url, *rest);
@@ -73,7 +73,9 @@ static enum status parse(const char *url, bool dial, enum scheme *scheme, const 
             return ST_OK;
         }
     }
-    return FAIL(ST_INVAL, "address '%s': expected tcp://host:port, ipc://path or inproc://name",
+    return FAIL(ST_INVAL,
+                "address '%s': expected tcp://host:port, tls+tcp://host:port, ipc://path or "
+                "inproc://name",
                 url);
 }
 
@@ -85,16 +87,50 @@ static enum status check_max(size_t max_bytes)
     return ST_OK;
 }
 
-enum status listener_open(struct listener **out, const char *url, size_t max_bytes)
+bool link_is_local(const char *url)
+{
+    static const char *const local[] = {"127.", "localhost:", "[::1]:"};
+    enum scheme scheme;
+    const char *rest;
+    size_t i;
+
+    if (parse(url, false, &scheme, &rest) != ST_OK)
+        return false;
+    if (scheme == IPC || scheme == INPROC)
+        return true;
+    for (i = 0; i < sizeof local / sizeof local[0]; i++)
+        if (strncmp(rest, local[i], strlen(local[i])) == 0)
+            return i != 0 || rest[strspn(rest, "0123456789.")] == ':'; // not "127.example.org"
+    return false;
+}
+
+// The file that a tls+tcp address cannot do without.
+static enum status check_tls(const char *url, enum scheme scheme, const char *file,
+                             const char *what)
+{
+    if (scheme == TLS && (!file || !*file))
+        return FAIL(ST_INVAL, "address '%s' needs %s", url, what);
+    return ST_OK;
+}
+
+enum status listener_open_tls(struct listener **out, const char *url, size_t max_bytes,
+                              const struct link_tls *tls)
 {
     enum scheme scheme;
     const char *rest;
 
     TRY(check_max(max_bytes));
     TRY(parse(url, false, &scheme, &rest));
+    TRY(check_tls(url, scheme, tls ? tls->cert_file : NULL, "a certificate (--tls-cert)"));
     if (scheme == INPROC)
         return inproc_listen(out, url, max_bytes);
-    return stream_listen(out, url, scheme == IPC ? rest : NULL, max_bytes);
+    return stream_listen(out, url, scheme == IPC ? rest : NULL, max_bytes,
+                         scheme == TLS ? tls : NULL);
+}
+
+enum status listener_open(struct listener **out, const char *url, size_t max_bytes)
+{
+    return listener_open_tls(out, url, max_bytes, NULL);
 }
 
 const char *listener_url(const struct listener *l)
@@ -123,16 +159,29 @@ void listener_destroy(struct listener *l)
     l->ops->destroy(l);
 }
 
-enum status link_dial(struct link **out, const char *url, size_t max_bytes, int64_t wait_ns)
+enum status link_dial_tls(struct link **out, const char *url, size_t max_bytes, int64_t wait_ns,
+                          const struct link_tls *tls)
 {
     enum scheme scheme;
     const char *rest;
 
     TRY(check_max(max_bytes));
     TRY(parse(url, true, &scheme, &rest));
+    TRY(check_tls(url, scheme, tls ? tls->ca_file : NULL,
+                  "the file of the authorities to trust (--tls-ca)"));
     if (scheme == INPROC)
         return inproc_dial(out, url, max_bytes, wait_ns);
-    return stream_dial(out, url, max_bytes, wait_ns);
+    return stream_dial(out, url, max_bytes, wait_ns, scheme == TLS ? tls : NULL);
+}
+
+enum status link_dial(struct link **out, const char *url, size_t max_bytes, int64_t wait_ns)
+{
+    return link_dial_tls(out, url, max_bytes, wait_ns, NULL);
+}
+
+void link_set_max(struct link *k, size_t max_bytes)
+{
+    k->ops->set_max(k, max_bytes);
 }
 
 static enum status check_open(struct link *k)

@@ -1,6 +1,7 @@
-// link.h - connections that carry whole messages: tcp://host:port, ipc://path, inproc://name.
+// link.h - connections that carry whole messages: tcp://host:port, tls+tcp://host:port, ipc://path,
+// inproc://name.
 //
-// tcp and ipc run over nng streams with a 20-byte header a message: magic "SSTM", version u16,
+// All but inproc run over nng streams with a 20-byte header a message: magic "SSTM", version u16,
 // type u16, length u32, CRC-32C of the body u32, CRC-32C of the 16 bytes before u32. A header that
 // does not fit, a length above the limit or a wrong sum ends the connection with ST_PROTO before
 // anything is allocated for it. inproc hands the message itself over, without a copy.
@@ -28,10 +29,24 @@
 struct link;
 struct listener;
 
+// Certificates of a tls+tcp address; files are PEM. TLS 1.2 or newer, by nng's mbed TLS.
+struct link_tls {
+    const char *cert_file;   // listener: its certificate and private key
+    const char *ca_file;     // dialer: the authorities that it trusts
+    const char *server_name; // dialer: name in the certificate, NULL = the address's host
+};
+
+// Is the address one that other machines cannot reach: ipc, inproc, or tcp on 127.x, ::1,
+// localhost?
+bool link_is_local(const char *url);
+
 // Listen on `url`; port 0 picks a free one. Messages longer than `max_bytes` end a connection.
 // ST_IO names the address and what is wrong with it (in use, no permission). An ipc path that no
 // process listens on any more is taken over.
 NODISCARD enum status listener_open(struct listener **out, const char *url, size_t max_bytes);
+// The same for tls+tcp; `tls` may be NULL for the other schemes. ST_MISSING if nng lacks TLS.
+NODISCARD enum status listener_open_tls(struct listener **out, const char *url, size_t max_bytes,
+                                        const struct link_tls *tls);
 
 // The address with the real port; valid while the listener lives.
 const char *listener_url(const struct listener *l);
@@ -50,6 +65,11 @@ void listener_destroy(struct listener *l);
 // for an address that cannot be understood.
 NODISCARD enum status link_dial(struct link **out, const char *url, size_t max_bytes,
                                 int64_t wait_ns);
+NODISCARD enum status link_dial_tls(struct link **out, const char *url, size_t max_bytes,
+                                    int64_t wait_ns, const struct link_tls *tls);
+
+// From the next message on, accept at most so many bytes; by the receiving thread.
+void link_set_max(struct link *k, size_t max_bytes);
 
 // ST_CLOSED when the peer or this side has closed.
 NODISCARD enum status link_send(struct link *k, struct msg *m);

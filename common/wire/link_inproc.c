@@ -91,6 +91,11 @@ static enum status inproc_recv(struct link *k, struct msg **out, int64_t wait_ns
     return ST_OK;
 }
 
+static void inproc_set_max(struct link *k, size_t max_bytes)
+{
+    ((struct inproc_link *)k)->max_bytes = max_bytes;
+}
+
 static void inproc_close(struct link *k)
 {
     struct inproc_link *il = (struct inproc_link *)k;
@@ -110,6 +115,7 @@ static void inproc_destroy(struct link *k)
 static const struct link_ops link_ops = {
     .send = inproc_send,
     .recv = inproc_recv,
+    .set_max = inproc_set_max,
     .close = inproc_close,
     .destroy = inproc_destroy,
 };

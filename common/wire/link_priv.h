@@ -12,10 +12,12 @@
 
 struct link;
 struct listener;
+struct link_tls;
 
 struct link_ops {
     enum status (*send)(struct link *k, struct msg *m);
     enum status (*recv)(struct link *k, struct msg **out, int64_t wait_ns);
+    void (*set_max)(struct link *k, size_t max_bytes);
     void (*close)(struct link *k); // any thread, more than once
     void (*destroy)(struct link *k);
 };
@@ -37,11 +39,12 @@ struct listener {
     char url[256]; // with the real port
 };
 
-// tcp:// and ipc://, link_stream.c. `url` is checked; `ipc_path` is NULL for tcp.
+// tcp://, tls+tcp:// and ipc://, link_stream.c. `url` is checked; `ipc_path` is NULL for tcp, `tls`
+// for the others.
 NODISCARD enum status stream_listen(struct listener **out, const char *url, const char *ipc_path,
-                                    size_t max_bytes);
+                                    size_t max_bytes, const struct link_tls *tls);
 NODISCARD enum status stream_dial(struct link **out, const char *url, size_t max_bytes,
-                                  int64_t wait_ns);
+                                  int64_t wait_ns, const struct link_tls *tls);
 
 // inproc://, link_inproc.c. `url` is checked.
 NODISCARD enum status inproc_listen(struct listener **out, const char *url, size_t max_bytes);

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include <nng/nng.h>
+#include <nng/supplemental/tls/tls.h>
 
 #define STAGE_BYTES     16384
 #define BODY_STEP_BYTES (1u << 20) // of a body are allocated before its bytes have come
@@ -41,6 +42,7 @@ struct stream_link {
 struct stream_listener {
     struct listener base;
     nng_stream_listener *nng;
+    nng_tls_config *tls; // NULL without
     size_t max_bytes;
     nng_aio *accept;
 };
@@ -55,6 +57,10 @@ static enum status nng_failed(int rv, const char *what)
         return FAIL(ST_CLOSED, "%s: the connection is closed", what);
     case NNG_ENOMEM:
         return FAIL(ST_NOMEM, "%s: out of memory", what);
+    case NNG_EPEERAUTH:
+        return FAIL(ST_PROTO, "%s: the peer's certificate is not trusted", what);
+    case NNG_ECRYPTO:
+        return FAIL(ST_PROTO, "%s: the peer does not speak TLS, or refuses our certificate", what);
     default:
         return FAIL(ST_IO, "%s: %s", what, nng_strerror(rv));
     }
@@ -243,6 +249,11 @@ static enum status stream_recv(struct link *k, struct msg **out, int64_t wait_ns
     }
 }
 
+static void stream_set_max(struct link *k, size_t max_bytes)
+{
+    ((struct stream_link *)k)->max_bytes = max_bytes;
+}
+
 static void stream_close(struct link *k)
 {
     struct stream_link *sl = (struct stream_link *)k;
@@ -270,6 +281,7 @@ static void stream_destroy(struct link *k)
 static const struct link_ops link_ops = {
     .send = stream_send,
     .recv = stream_recv,
+    .set_max = stream_set_max,
     .close = stream_close,
     .destroy = stream_destroy,
 };
@@ -344,17 +356,64 @@ static enum status dial_until(nng_stream_dialer *dialer, nng_aio *aio, const cha
     }
 }
 
-enum status stream_dial(struct link **out, const char *url, size_t max_bytes, int64_t wait_ns)
+// The certificates of a dialer or listener; freed by the caller.
+static enum status tls_make(nng_tls_config **out, nng_tls_mode mode, const struct link_tls *tls)
+{
+    const char *file = mode == NNG_TLS_MODE_SERVER ? tls->cert_file : tls->ca_file;
+    nng_tls_config *config;
+    int rv = nng_tls_config_alloc(&config, mode);
+
+    if (rv == NNG_ENOTSUP)
+        return FAIL(ST_MISSING, "this libnng was built without TLS");
+    if (rv != 0)
+        return nng_failed(rv, "TLS");
+    rv = nng_tls_config_version(config, NNG_TLS_1_2, NNG_TLS_1_3);
+    if (rv == NNG_ENOTSUP) // an mbed TLS that ends at 1.2
+        rv = nng_tls_config_version(config, NNG_TLS_1_2, NNG_TLS_1_2);
+    if (rv == 0 && mode == NNG_TLS_MODE_SERVER)
+        rv = nng_tls_config_cert_key_file(config, file, NULL);
+    if (rv == 0 && mode == NNG_TLS_MODE_CLIENT) {
+        rv = nng_tls_config_auth_mode(config, NNG_TLS_AUTH_MODE_REQUIRED);
+        if (rv == 0)
+            rv = nng_tls_config_ca_file(config, file);
+        if (rv == 0 && tls->server_name && *tls->server_name)
+            rv = nng_tls_config_server_name(config, tls->server_name);
+    }
+    if (rv != 0) {
+        nng_tls_config_free(config);
+        return FAIL(ST_INVAL, "TLS file %s: %s", file, nng_strerror(rv));
+    }
+    *out = config;
+    return ST_OK;
+}
+
+static enum status dialer_set_tls(nng_stream_dialer *dialer, const struct link_tls *tls)
+{
+    nng_tls_config *config;
+    int rv;
+
+    TRY(tls_make(&config, NNG_TLS_MODE_CLIENT, tls));
+    rv = nng_stream_dialer_set_ptr(dialer, NNG_OPT_TLS_CONFIG, config);
+    nng_tls_config_free(config);
+    return rv == 0 ? ST_OK : nng_failed(rv, "TLS");
+}
+
+enum status stream_dial(struct link **out, const char *url, size_t max_bytes, int64_t wait_ns,
+                        const struct link_tls *tls)
 {
     nng_stream_dialer *dialer = NULL;
     nng_stream *stream = NULL;
     nng_aio *aio = NULL;
-    enum status st;
+    enum status st = ST_OK;
     int rv = nng_stream_dialer_alloc(&dialer, url);
 
     if (rv == 0)
         rv = nng_aio_alloc(&aio, NULL, NULL);
-    if (rv == 0)
+    if (rv == 0 && tls)
+        st = dialer_set_tls(dialer, tls);
+    if (st != ST_OK)
+        ; // the dialer is freed below
+    else if (rv == 0)
         st = dial_until(dialer, aio, url, wait_ns, &stream);
     else
         st =
@@ -394,6 +453,8 @@ static void stream_listener_destroy(struct listener *base)
     if (l->accept)
         nng_aio_free(l->accept);
     nng_stream_listener_free(l->nng);
+    if (l->tls)
+        nng_tls_config_free(l->tls);
     mem_free(l);
 }
 
@@ -438,8 +499,17 @@ static enum status name_listener(struct stream_listener *l, const char *url, boo
     return ST_OK;
 }
 
+static enum status listener_set_tls(struct stream_listener *l, const struct link_tls *tls)
+{
+    int rv;
+
+    TRY(tls_make(&l->tls, NNG_TLS_MODE_SERVER, tls));
+    rv = nng_stream_listener_set_ptr(l->nng, NNG_OPT_TLS_CONFIG, l->tls);
+    return rv == 0 ? ST_OK : nng_failed(rv, "TLS");
+}
+
 enum status stream_listen(struct listener **out, const char *url, const char *ipc_path,
-                          size_t max_bytes)
+                          size_t max_bytes, const struct link_tls *tls)
 {
     struct stream_listener *l;
     enum status st;
@@ -457,10 +527,13 @@ enum status stream_listen(struct listener **out, const char *url, const char *ip
         mem_free(l);
         return listen_failed(rv, url);
     }
-    rv = nng_aio_alloc(&l->accept, NULL, NULL);
-    if (rv == 0)
-        rv = nng_stream_listener_listen(l->nng);
-    st = rv == 0 ? name_listener(l, url, !ipc_path) : listen_failed(rv, url);
+    st = tls ? listener_set_tls(l, tls) : ST_OK;
+    if (st == ST_OK) {
+        rv = nng_aio_alloc(&l->accept, NULL, NULL);
+        if (rv == 0)
+            rv = nng_stream_listener_listen(l->nng);
+        st = rv == 0 ? name_listener(l, url, !ipc_path) : listen_failed(rv, url);
+    }
     if (st != ST_OK) {
         stream_unlisten(&l->base);
         stream_listener_destroy(&l->base);

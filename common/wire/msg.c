@@ -134,8 +134,7 @@ static enum status grow(struct msg *m, size_t len)
     return ST_OK;
 }
 
-// Append without the zeroes; for callers that fill every byte.
-static uint8_t *extend(struct msg *m, size_t n)
+void *msg_extend(struct msg *m, size_t n)
 {
     uint8_t *p;
 
@@ -150,7 +149,7 @@ static uint8_t *extend(struct msg *m, size_t n)
 
 void *msg_append(struct msg *m, size_t n)
 {
-    uint8_t *p = extend(m, n);
+    uint8_t *p = msg_extend(m, n);
 
     if (p)
         memset(p, 0, n);
@@ -159,7 +158,7 @@ void *msg_append(struct msg *m, size_t n)
 
 enum status msg_bytes(struct msg *m, const void *p, size_t n)
 {
-    uint8_t *to = extend(m, n);
+    uint8_t *to = msg_extend(m, n);
 
     if (!to)
         return ST_NOMEM;

@@ -21,15 +21,27 @@ enum msg_type {
     MSG_RESET,
     MSG_STEP,
     MSG_BATCH,
+    MSG_SAVE, // this one and the following: see stateproto.h
+    MSG_SAVED,
+    MSG_LOAD,
+    MSG_SET,
+    MSG_GET,
+    MSG_VALUES,
+    MSG_EXECUTED,
     // learner, see trainproto.h
     MSG_JOIN = 32,
     MSG_WEIGHTS,
     MSG_CHUNK,
     MSG_STATE,
     MSG_LOST,
+    MSG_BACK,
     // both
     MSG_ERROR = 64,
-    MSG_BYE,
+    MSG_BYE, // this one and the following: see control.h
+    MSG_PING,
+    MSG_PONG,
+    MSG_CHALLENGE,
+    MSG_PROOF,
 };
 
 struct msg {
@@ -51,6 +63,9 @@ void msg_drain(void);
 // Append `n` bytes and return where they stand (zeroed); NULL (with error_last) if there is no
 // memory or the message would pass MSG_BYTES_MAX. The pointer is valid until the next append.
 void *msg_append(struct msg *m, size_t n);
+
+// The same without the zeroes, for callers that fill every byte that leaves.
+void *msg_extend(struct msg *m, size_t n);
 
 // Append one value. Failure is ST_NOMEM.
 NODISCARD enum status msg_u32(struct msg *m, uint32_t v);

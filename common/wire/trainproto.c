@@ -1,35 +1,13 @@
 #include "common/wire/trainproto.h"
 
+#include "common/wire/proto_priv.h"
+
 #include <string.h>
 
-_Static_assert(sizeof(struct chunk_head) == 56, "heads are sent as they stand in memory");
+_Static_assert(sizeof(struct chunk_head) == 64, "heads are sent as they stand in memory");
 _Static_assert(sizeof(struct weights_head) == 24, "heads are sent as they stand in memory");
 
 #define CHUNK_FLAGS (CHUNK_TERMINATED | CHUNK_TRUNCATED | CHUNK_ERROR | CHUNK_SKIP)
-
-static enum status expect(const struct msg *m, enum msg_type type, const char *what)
-{
-    if (m->type != type)
-        return FAIL(ST_PROTO, "%s expected, got a message of type %u", what, m->type);
-    return ST_OK;
-}
-
-static enum status in_range(const char *what, uint64_t n, uint64_t low, uint64_t high)
-{
-    if (n < low || n > high)
-        return FAIL(ST_PROTO, "%s is %llu, expected %llu to %llu", what, (unsigned long long)n,
-                    (unsigned long long)low, (unsigned long long)high);
-    return ST_OK;
-}
-
-static enum status finish(enum status st, struct msg *m, struct msg **out)
-{
-    if (st == ST_OK)
-        *out = m;
-    else
-        msg_free(m);
-    return st;
-}
 
 static enum status put_join(struct msg *m, const struct join *j)
 {
@@ -40,7 +18,10 @@ static enum status put_join(struct msg *m, const struct join *j)
     TRY(msg_u32(m, j->horizon));
     TRY(msg_u32(m, j->n_obs));
     TRY(msg_u32(m, j->n_act));
-    return msg_str(m, j->task);
+    TRY(msg_u32(m, j->width));
+    TRY(msg_u32(m, j->height));
+    TRY(msg_str(m, j->task));
+    return msg_str(m, j->picture);
 }
 
 enum status join_write(struct msg **out, const struct join *j)
@@ -68,13 +49,22 @@ enum status join_read(const struct msg *m, struct join *out)
     j.horizon = read_u32(&r);
     j.n_obs = read_u32(&r);
     j.n_act = read_u32(&r);
+    j.width = read_u32(&r);
+    j.height = read_u32(&r);
     read_str(&r, j.task, sizeof j.task);
+    read_str(&r, j.picture, sizeof j.picture);
     TRY(reader_end(&r, true, "JOIN"));
     TRY(in_range("JOIN: n_env", j.n_env, 1, SPEC_ENV_MAX));
     TRY(in_range("JOIN: env_first", j.env_first, 0, UINT32_MAX - j.n_env));
     TRY(in_range("JOIN: horizon", j.horizon, 1, TRAIN_STEPS_MAX));
     TRY(in_range("JOIN: n_obs", j.n_obs, 1, SPEC_OBS_MAX));
     TRY(in_range("JOIN: n_act", j.n_act, 1, SPEC_ACT_MAX));
+    if (j.picture[0]) {
+        TRY(in_range("JOIN: width", j.width, 1, TRAIN_SIDE_MAX));
+        TRY(in_range("JOIN: height", j.height, 1, TRAIN_SIDE_MAX));
+    } else if (j.width || j.height) {
+        return FAIL(ST_PROTO, "JOIN: a picture of %u by %u without a name", j.width, j.height);
+    }
     *out = j;
     return ST_OK;
 }
@@ -181,37 +171,77 @@ enum status state_next(struct reader *r, uint32_t n_act, struct episode_state *o
     return ST_OK;
 }
 
+static enum status put_envs(struct msg *m, const uint32_t *env, uint32_t n)
+{
+    TRY(msg_u32(m, n));
+    return msg_bytes(m, env, n * sizeof *env);
+}
+
+// The rest of a message: a count and so many ascending numbers.
+static enum status take_envs(struct reader *r, const char *what, const uint32_t **env, uint32_t *n)
+{
+    uint32_t count = read_u32(r), i;
+    const uint32_t *p;
+
+    TRY(reader_end(r, false, what));
+    if (count < 1 || count > SPEC_ENV_MAX)
+        return FAIL(ST_PROTO, "%s: n_env is %u, expected 1 to %d", what, count, SPEC_ENV_MAX);
+    p = read_bytes(r, count, sizeof *p);
+    TRY(reader_end(r, true, what));
+    for (i = 1; i < count; i++)
+        if (p[i] <= p[i - 1])
+            return FAIL(ST_PROTO, "%s: env %u after env %u, expected ascending numbers", what, p[i],
+                        p[i - 1]);
+    *env = p;
+    *n = count;
+    return ST_OK;
+}
+
 enum status lost_write(struct msg **out, const uint32_t *env, uint32_t n)
 {
     struct msg *m;
-    enum status st;
 
     TRY(msg_new(&m, MSG_LOST, sizeof n + n * sizeof *env));
-    st = msg_u32(m, n);
-    if (st == ST_OK)
-        st = msg_bytes(m, env, n * sizeof *env);
-    return finish(st, m, out);
+    return finish(put_envs(m, env, n), m, out);
 }
 
 enum status lost_read(const struct msg *m, const uint32_t **env, uint32_t *n)
 {
     struct reader r = reader_make(m);
-    const uint32_t *p;
-    uint32_t count, i;
 
     TRY(expect(m, MSG_LOST, "LOST"));
-    count = read_u32(&r);
-    TRY(reader_end(&r, false, "LOST"));
-    TRY(in_range("LOST: n_env", count, 1, SPEC_ENV_MAX));
-    p = read_bytes(&r, count, sizeof *p);
-    TRY(reader_end(&r, true, "LOST"));
-    for (i = 1; i < count; i++)
-        if (p[i] <= p[i - 1])
-            return FAIL(ST_PROTO, "LOST: env %u after env %u, expected ascending numbers", p[i],
-                        p[i - 1]);
-    *env = p;
-    *n = count;
+    return take_envs(&r, "LOST", env, n);
+}
+
+enum status back_write(struct msg **out, uint64_t chunks, const uint32_t *env, uint32_t n)
+{
+    struct msg *m;
+    enum status st;
+
+    TRY(msg_new(&m, MSG_BACK, sizeof chunks + sizeof n + n * sizeof *env));
+    st = msg_u64(m, chunks);
+    if (st == ST_OK)
+        st = put_envs(m, env, n);
+    return finish(st, m, out);
+}
+
+enum status back_read(const struct msg *m, uint64_t *chunks, const uint32_t **env, uint32_t *n)
+{
+    struct reader r = reader_make(m);
+
+    TRY(expect(m, MSG_BACK, "BACK"));
+    *chunks = read_u64(&r);
+    TRY(take_envs(&r, "BACK", env, n));
+    if (*chunks > UINT32_MAX)
+        return FAIL(ST_PROTO, "BACK: %llu chunks, expected at most %u", (unsigned long long)*chunks,
+                    UINT32_MAX);
     return ST_OK;
+}
+
+// Bytes of the pictures before the final ones.
+static size_t final_offset(const struct chunk_head *h)
+{
+    return h->picture_bytes ? (chunk_n_picture(h) - h->n_truncated) * (size_t)h->picture_bytes : 0;
 }
 
 static size_t chunk_bytes(const struct chunk_head *h)
@@ -219,7 +249,8 @@ static size_t chunk_bytes(const struct chunk_head *h)
     size_t floats = (size_t)h->n_step * (h->n_obs + (size_t)h->n_act + 2) + h->n_obs +
                     (size_t)h->n_truncated * h->n_obs + 2 * (size_t)h->n_episode;
 
-    return sizeof *h + h->n_step * (sizeof(uint64_t) + sizeof(uint32_t)) + floats * sizeof(float);
+    return sizeof *h + h->n_step * (sizeof(uint64_t) + sizeof(uint32_t)) + floats * sizeof(float) +
+           (size_t)chunk_n_picture(h) * h->picture_bytes;
 }
 
 static enum status put_floats(struct msg *m, const float *p, size_t rows, size_t n)
@@ -241,7 +272,9 @@ static enum status put_chunk(struct msg *m, const struct chunk *c)
     TRY(put_floats(m, c->reward, h->n_step, 1));
     TRY(msg_bytes(m, c->flags, h->n_step * sizeof *c->flags));
     TRY(put_floats(m, c->episode_return, h->n_episode, 1));
-    return put_floats(m, c->episode_length, h->n_episode, 1);
+    TRY(put_floats(m, c->episode_length, h->n_episode, 1));
+    TRY(msg_bytes(m, c->pictures, final_offset(h)));
+    return msg_bytes(m, c->final_pictures, h->n_truncated * (size_t)h->picture_bytes);
 }
 
 // Sizes that a reader accepts; with these the products below stay far from overflow.
@@ -251,6 +284,8 @@ static enum status check_sizes(const struct chunk_head *h)
     TRY(in_range("CHUNK: n_obs", h->n_obs, 1, SPEC_OBS_MAX));
     TRY(in_range("CHUNK: n_act", h->n_act, 1, SPEC_ACT_MAX));
     TRY(in_range("CHUNK: n_truncated", h->n_truncated, 0, h->n_step));
+    TRY(in_range("CHUNK: picture_bytes", h->picture_bytes, 0, 3 * TRAIN_SIDE_MAX * TRAIN_SIDE_MAX));
+    TRY(in_range("CHUNK: n_lead", h->n_lead, 0, h->picture_bytes ? TRAIN_LEAD_MAX : 0));
     return in_range("CHUNK: n_episode", h->n_episode, 0, h->n_step);
 }
 
@@ -300,7 +335,8 @@ static enum status check_steps(const struct chunk *c)
     return ST_OK;
 }
 
-enum status chunk_read(const struct msg *m, uint32_t n_obs, uint32_t n_act, struct chunk *out)
+enum status chunk_read(const struct msg *m, const struct join *j, uint32_t n_lead,
+                       struct chunk *out)
 {
     struct reader r = reader_make(m);
     const struct chunk_head *h;
@@ -311,8 +347,11 @@ enum status chunk_read(const struct msg *m, uint32_t n_obs, uint32_t n_act, stru
     h = read_bytes(&r, 1, sizeof *h);
     TRY(reader_end(&r, false, "CHUNK"));
     TRY(check_sizes(h));
-    TRY(in_range("CHUNK: n_obs", h->n_obs, n_obs, n_obs));
-    TRY(in_range("CHUNK: n_act", h->n_act, n_act, n_act));
+    TRY(in_range("CHUNK: n_obs", h->n_obs, j->n_obs, j->n_obs));
+    TRY(in_range("CHUNK: n_act", h->n_act, j->n_act, j->n_act));
+    TRY(in_range("CHUNK: picture_bytes", h->picture_bytes, join_picture_bytes(j),
+                 join_picture_bytes(j)));
+    TRY(in_range("CHUNK: n_lead", h->n_lead, n_lead, n_lead));
     if (h->version_min > h->version_max)
         return FAIL(ST_PROTO, "CHUNK: versions from %llu to %llu",
                     (unsigned long long)h->version_min, (unsigned long long)h->version_max);
@@ -327,7 +366,9 @@ enum status chunk_read(const struct msg *m, uint32_t n_obs, uint32_t n_act, stru
     c.flags = read_bytes(&r, h->n_step, sizeof *c.flags);
     c.episode_return = take_floats(&r, h->n_episode, 1, "episode_return", &bad);
     c.episode_length = take_floats(&r, h->n_episode, 1, "episode_length", &bad);
+    c.pictures = read_bytes(&r, (uint64_t)chunk_n_picture(h) * h->picture_bytes, 1);
     TRY(reader_end(&r, true, "CHUNK"));
+    c.final_pictures = c.pictures + final_offset(h);
     if (bad)
         return FAIL(ST_PROTO, "CHUNK: %s holds a number that is not finite", bad);
     TRY(check_steps(&c));

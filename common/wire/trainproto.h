@@ -8,6 +8,7 @@
 //   CHUNK   T steps of one env     ->
 //   STATE   where its episodes are ->
 //   LOST    envs that are gone     ->
+//   BACK    envs that return       ->
 //                                  <-   WEIGHTS  after each global batch
 //                                  <-   BYE      training has ended
 //
@@ -17,8 +18,11 @@
 
 #include "common/wire/spec.h"
 
-#define TRAINPROTO_VERSION 1
+#define TRAINPROTO_VERSION 2
 #define TRAIN_STEPS_MAX    65536
+#define TRAIN_LEAD_MAX     64
+#define TRAIN_SIDE_MAX     4096 // of a picture
+#define CHUNK_BYTES_MAX    (256u << 20)
 
 struct join {
     uint32_t version;
@@ -27,8 +31,16 @@ struct join {
     uint64_t seed;
     uint32_t horizon; // env steps of a chunk
     uint32_t n_obs, n_act;
+    uint32_t width, height; // of the picture that chunks carry, RGB; 0 = none
     char task[SPEC_NAME_MAX];
+    char picture[SPEC_NAME_MAX]; // its name; "" = none
 };
+
+// Bytes of that picture.
+static inline uint32_t join_picture_bytes(const struct join *j)
+{
+    return 3 * j->width * j->height;
+}
 
 // Parameters as the learner publishes them; `blob` is nn/weights.h's own format.
 struct weights_head {
@@ -52,8 +64,10 @@ struct chunk_head {
     uint64_t index;       // chunks of this env before this one
     uint64_t version_min, version_max;
     uint32_t n_step, n_obs, n_act;
-    uint32_t n_truncated; // steps with CHUNK_TRUNCATED
-    uint32_t n_episode;   // finished episodes listed at the end
+    uint32_t n_truncated;   // steps with CHUNK_TRUNCATED
+    uint32_t n_episode;     // finished episodes listed at the end
+    uint32_t n_lead;        // pictures before the first step
+    uint32_t picture_bytes; // of one; 0: no pictures, and none before
     uint32_t reserved;
 };
 
@@ -71,7 +85,18 @@ struct chunk {
     const uint64_t *version;     // (n_step) weights that chose the action
     const float *episode_return; // (n_episode)
     const float *episode_length; // (n_episode) env steps
+    // (n_lead + n_step + 1, picture_bytes) each picture once: those that the policy saw before the
+    // first step's (of an earlier episode never; the first of this one again instead), those of
+    // obs, that of last_obs
+    const uint8_t *pictures;
+    const uint8_t *final_pictures; // (n_truncated, picture_bytes) of final_obs; behind `pictures`
+                                   // in a chunk that was read
 };
+
+static inline uint32_t chunk_n_picture(const struct chunk_head *h)
+{
+    return h->picture_bytes ? h->n_lead + h->n_step + 1 + h->n_truncated : 0;
+}
 
 // Where the episodes of a worker are, so that a later worker can go on exactly there: an episode is
 // its identity and the actions executed so far.
@@ -90,9 +115,16 @@ NODISCARD enum status state_read(const struct msg *m, uint32_t n_act, struct rea
                                  uint32_t *env_first, uint32_t *n_env);
 NODISCARD enum status state_next(struct reader *r, uint32_t n_act, struct episode_state *out);
 
-// Envs (global numbers, ascending) that will send nothing more: their env server is gone.
+// Envs (global numbers, ascending) that send nothing more: their env server is gone.
 NODISCARD enum status lost_write(struct msg **out, const uint32_t *env, uint32_t n);
 NODISCARD enum status lost_read(const struct msg *m, const uint32_t **env, uint32_t *n);
+
+// Lost envs whose server is there again. They go on as if each had sent `chunks` chunks so far:
+// what they missed is not made up for.
+NODISCARD enum status back_write(struct msg **out, uint64_t chunks, const uint32_t *env,
+                                 uint32_t n);
+NODISCARD enum status back_read(const struct msg *m, uint64_t *chunks, const uint32_t **env,
+                                uint32_t *n);
 
 NODISCARD enum status join_write(struct msg **out, const struct join *j);
 NODISCARD enum status join_read(const struct msg *m, struct join *out);
@@ -101,8 +133,9 @@ NODISCARD enum status weights_write(struct msg **out, const struct weights_head 
 NODISCARD enum status weights_read(const struct msg *m, struct weights_head *out,
                                    const void **blob);
 NODISCARD enum status chunk_write(struct msg **out, const struct chunk *c);
-// n_obs and n_act are those of JOIN; any other is ST_PROTO, as is a number that is not finite.
-NODISCARD enum status chunk_read(const struct msg *m, uint32_t n_obs, uint32_t n_act,
+// Sizes are those of the JOIN and `n_lead`; any other is ST_PROTO, as is a number that is not
+// finite.
+NODISCARD enum status chunk_read(const struct msg *m, const struct join *j, uint32_t n_lead,
                                  struct chunk *out);
 
 #endif

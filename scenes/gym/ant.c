@@ -158,10 +158,12 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
 extern const struct scene_task task_ant;
 const struct scene_task task_ant = {
     .name = "Ant-v5",
+    .free_view = "distance=4",
     .instruction = "walk to the right",
     .params_bytes = sizeof(struct ant),
     .scratch_bytes = sizeof(struct ant_scratch),
     .kwargs = kwargs,
+    .contact_forces = true,
     .setup = setup,
     .reset = reset,
     .before = before,

@@ -13,14 +13,19 @@
 #define GYM_MAX 1e300
 
 // The rows that every task's table starts with. `T` is the parameter struct.
-#define GYM_COMMON_OPTS(T, xml, skip, limit)                                                 \
-    {"xml_file", OPT_STR, offsetof(T, common.xml_file), 0, 0, xml, "model file", NULL},      \
-        {"frame_skip", OPT_INT, offsetof(T, common.frame_skip), 1,                           \
-         1000,         skip,    "physics steps per env step",   NULL},                       \
-    {                                                                                        \
-        "max_episode_steps", OPT_INT, offsetof(T, common.max_episode_steps), -1, 1e9, limit, \
-            "time limit in env steps, 0 or -1 = none", NULL                                  \
-    }
+#define GYM_COMMON_OPTS(T, xml, skip, limit)                                            \
+    {"xml_file", OPT_STR, offsetof(T, common.xml_file), 0, 0, xml, "model file", NULL}, \
+        {"frame_skip", OPT_INT, offsetof(T, common.frame_skip), 1,                      \
+         1000,         skip,    "physics steps per env step",   NULL},                  \
+        {"max_episode_steps",                                                           \
+         OPT_INT,                                                                       \
+         offsetof(T, common.max_episode_steps),                                         \
+         -1,                                                                            \
+         1e9,                                                                           \
+         limit,                                                                         \
+         "time limit in env steps, 0 or -1 = none",                                     \
+         NULL},                                                                         \
+        SCENE_PICTURE_OPTS(T, "480x480", "upright")
 
 #define GYM_REAL(T, field, def, help)                                            \
     {                                                                            \

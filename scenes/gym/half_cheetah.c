@@ -84,6 +84,7 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
 extern const struct scene_task task_half_cheetah;
 const struct scene_task task_half_cheetah = {
     .name = "HalfCheetah-v5",
+    .free_view = "distance=4",
     .instruction = "run to the right",
     .params_bytes = sizeof(struct half_cheetah),
     .scratch_bytes = sizeof(struct half_cheetah_scratch),

@@ -115,6 +115,7 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
 extern const struct scene_task task_hopper;
 const struct scene_task task_hopper = {
     .name = "Hopper-v5",
+    .free_view = "distance=3,lookat=0/0/1.15,elevation=-20",
     .instruction = "hop to the right",
     .params_bytes = sizeof(struct hopper),
     .scratch_bytes = sizeof(struct hopper_scratch),

@@ -10,7 +10,6 @@ struct humanoid {
     double healthy_z_range[2], reset_noise_scale;
     bool exclude_current_positions_from_observation;
     struct gym_humanoid_parts parts;
-    double mass; // of all bodies
 };
 
 struct humanoid_scratch {
@@ -38,11 +37,8 @@ static const struct opt kwargs[] = {
 static enum status setup(struct scene *scene)
 {
     struct humanoid *p = scene->params;
-    int i;
 
     TRY(gym_check_size(scene, 3, 6));
-    for (i = 0; i < scene->model->nbody; i++)
-        p->mass += scene->model->body_mass[i];
     scene->n_obs =
         gym_humanoid_n_obs(scene, &p->parts, 2 * p->exclude_current_positions_from_observation);
     TRY(scene_add_info(scene, "x_position", 1, true));
@@ -68,16 +64,17 @@ static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *s
 
 static void mass_centre(const struct scene *scene, const mjData *d, double xy[2])
 {
-    const struct humanoid *p = scene->params;
+    double mass = 0; // of all bodies: it may differ per env
     int i;
 
     xy[0] = xy[1] = 0;
     for (i = 0; i < scene->model->nbody; i++) {
+        mass += scene->model->body_mass[i];
         xy[0] += scene->model->body_mass[i] * d->xipos[3 * i];
         xy[1] += scene->model->body_mass[i] * d->xipos[3 * i + 1];
     }
-    xy[0] /= p->mass;
-    xy[1] /= p->mass;
+    xy[0] /= mass;
+    xy[1] /= mass;
 }
 
 static void before(const struct scene *scene, const mjData *d, void *scratch)
@@ -142,10 +139,12 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
 extern const struct scene_task task_humanoid;
 const struct scene_task task_humanoid = {
     .name = "Humanoid-v5",
+    .free_view = "distance=4,lookat=0/0/2,elevation=-20",
     .instruction = "walk to the right without falling",
     .params_bytes = sizeof(struct humanoid),
     .scratch_bytes = sizeof(struct humanoid_scratch),
     .kwargs = kwargs,
+    .contact_forces = true,
     .setup = setup,
     .reset = reset,
     .before = before,

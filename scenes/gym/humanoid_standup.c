@@ -94,9 +94,11 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
 extern const struct scene_task task_humanoid_standup;
 const struct scene_task task_humanoid_standup = {
     .name = "HumanoidStandup-v5",
+    .free_view = "distance=4,lookat=0/0/0.8925,elevation=-20",
     .instruction = "stand up",
     .params_bytes = sizeof(struct standup),
     .kwargs = kwargs,
+    .contact_forces = true,
     .setup = setup,
     .reset = reset,
     .before = gym_before_none,

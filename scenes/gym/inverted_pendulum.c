@@ -48,6 +48,7 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
 extern const struct scene_task task_inverted_pendulum;
 const struct scene_task task_inverted_pendulum = {
     .name = "InvertedPendulum-v5",
+    .free_view = "distance=2.04",
     .instruction = "balance the pole",
     .params_bytes = sizeof(struct pendulum),
     .kwargs = kwargs,

@@ -79,6 +79,7 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
 extern const struct scene_task task_pusher;
 const struct scene_task task_pusher = {
     .name = "Pusher-v5",
+    .free_view = "distance=4",
     .instruction = "push the cylinder to the goal",
     .params_bytes = sizeof(struct pusher),
     .kwargs = kwargs,

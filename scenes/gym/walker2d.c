@@ -105,6 +105,7 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
 extern const struct scene_task task_walker2d;
 const struct scene_task task_walker2d = {
     .name = "Walker2d-v5",
+    .free_view = "distance=4,lookat=0/0/1.15,elevation=-20",
     .instruction = "walk to the right",
     .params_bytes = sizeof(struct walker2d),
     .scratch_bytes = sizeof(struct walker2d_scratch),

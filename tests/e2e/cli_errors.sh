@@ -54,8 +54,8 @@ echo "this is no policy" >"$work/text.h5"
 expect 2 "$work/text.h5" eval --task=Ant-v5 --policy="$work/text.h5"
 expect 1 "/dev/null" "${eval_zero[@]}" --task=Reacher-v5 --out=/dev/null/x
 mkdir "$work/full"
-ln -s /dev/full "$work/full/results.jsonl"
-expect 1 "$work/full/results.jsonl" "${eval_zero[@]}" --task=Reacher-v5 --out="$work/full"
+ln -s /dev/full "$work/full/settings.json.tmp"
+expect 1 "$work/full/settings.json" "${eval_zero[@]}" --task=Reacher-v5 --out="$work/full"
 expect 1 "/no/such.xml" "${eval_zero[@]}" --task=Ant-v5 --kwargs='{"xml_file": "/no/such.xml"}'
 
 # a policy for another task
@@ -79,7 +79,7 @@ expect 1 "$url" serve --task=Reacher-v5 --listen="$url"
 expect 2 "task Ant-v5 is wanted, env server $url has Reacher-v5" "${eval_zero[@]}" --task=Ant-v5 \
     --env="$url"
 expect 1 "tcp://127.0.0.1:1" "${eval_zero[@]}" --env=tcp://127.0.0.1:1 --connect-wait=0s
-expect 2 "nonsense" "${eval_zero[@]}" --env=nonsense --connect-wait=0s
+expect 2 "']' is missing" "${eval_zero[@]}" --env="nonsense[" --connect-wait=0s
 expect 2 "empty address" "${eval_zero[@]}" --env="$url,"
 
 # the same server still works after all that

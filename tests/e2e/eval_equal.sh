@@ -30,6 +30,7 @@ first=
 evaluate() {
     local name=$1
     shift
+    rm -rf "${work:?}/$name"
     "$SIMSTREAM" eval --seed=11 --out="$work/$name" "$@" >"$work/$name.txt" 2>&1 ||
         fail "$name failed: $(cat "$work/$name.txt")"
     if [ -z "$first" ]; then
@@ -64,6 +65,7 @@ all_ways Hopper-v5 random
     fail "train failed: $(cat "$work/train.txt")"
 episodes=20
 all_ways InvertedPendulum-v5 "$work/train/policy.h5"
+rm -rf "$work"/InvertedPendulum-v5-*
 all_ways InvertedPendulum-v5 "$work/train/policy.h5" --greedy=false
 
 # another seed is another evaluation

@@ -2,13 +2,7 @@
 # resume.sh - in synchronous mode, training that is broken off and resumed is training without the
 # break: 10 + 10 windows equal 20, and so do those of a run that a signal stops in mid-window.
 set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-    echo "resume: $*" >&2
-    exit 1
-}
+. "$(dirname "$0")/lib.bash"
 
 options=(--task=Hopper-v5 --num-envs=4 --horizon=16 --hidden=8 --seed=3 --lr-final=0.0003)
 train() { # NAME OPTION...

@@ -2,13 +2,7 @@
 # tasks_doctor.sh - `tasks` lists what can be served and explains one task; `doctor` finds what the
 # program runs with and shows the limits that hold.
 set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-    echo "tasks_doctor: $*" >&2
-    exit 1
-}
+. "$(dirname "$0")/lib.bash"
 
 has() { # TEXT PART: fails if PART is not in TEXT
     grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"
@@ -30,11 +24,12 @@ for name in $names; do
     has "$one" "\"name\": \"$name\""
     pairs=$(grep -o '{"name": "[a-z_]*", "type": "[a-z]*", "default": "[^"]*"' <<<"$one" |
         sed -e 's/{"name": \("[a-z_]*"\), "type": "text", "default": \(".*"\)/\1: \2/' \
+            -e 's/{"name": \("[a-z_]*"\), "type": "enum", "default": \(".*"\)/\1: \2/' \
             -e 's/{"name": \("[a-z_]*"\), "type": "range", "default": "\(.*\)"/\1: [\2]/' \
             -e 's/{"name": \("[a-z_]*"\), "type": "[a-z]*", "default": "\(.*\)"/\1: \2/' \
             -e 's/-\?inf/"&"/g' | paste -sd, -)
     has "$pairs" '"frame_skip": '
-    "$SIMSTREAM" eval --policy=zero --task="$name" --episodes=1 --out="$work" \
+    "$SIMSTREAM" eval --policy=zero --task="$name" --episodes=1 --out="$work/$name" \
         --kwargs="{$pairs}" >/dev/null 2>"$work/err" ||
         fail "$name with $pairs: $(cat "$work/err")"
 done
@@ -49,6 +44,6 @@ json=$(ulimit -n 200 && "$SIMSTREAM" doctor --json)
 has "$json" '{"ok": true, "checks": [{"name": "MuJoCo", "required": true, "found": true, '
 has "$json" '"open_files": 200,'
 version=$(sed 's/.*"name": "MuJoCo"[^}]*"detail": "\([0-9.]*\),.*/\1/' <<<"$json")
-summary=$("$SIMSTREAM" eval --policy=zero --task=Reacher-v5 --episodes=1 --out="$work" --json)
+summary=$("$SIMSTREAM" eval --policy=zero --task=Reacher-v5 --episodes=1 --out="$work/eval" --json)
 has "$summary" "\"engine\": \"MuJoCo $version\""
 echo "tasks_doctor: fine"

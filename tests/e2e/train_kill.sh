@@ -2,19 +2,7 @@
 # train_kill.sh - signals and deaths: a stop keeps the closed windows and leaves nothing behind; the
 # death of one part gives the others a message that names it, and exit code 1 only where work ends.
 set -eu
-work=$(mktemp -d)
-pids=()
-cleanup() {
-    for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
-    wait 2>/dev/null
-    rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-    echo "train_kill: $*" >&2
-    exit 1
-}
+. "$(dirname "$0")/lib.bash"
 
 # start NAME COMMAND...: in the background; its process is $pid
 start() {

@@ -17,6 +17,9 @@
 struct driver {
     struct scene *scene;
     struct env env;
+    struct desk desk;
+    struct pictures *pictures; // NULL without the keyword `cameras`
+    void *state;
     struct row_layout layout;
     uint8_t *row;
     double *qpos, *qvel;
@@ -28,7 +31,12 @@ static enum status driver_init(struct driver *d, const char *task, const char *k
     struct spec spec = {0};
 
     TRY(scene_create(&d->scene, task, kwargs));
-    TRY(env_init(&d->env, d->scene, 0));
+    d->state = mem_alloc(1, sim_row_bytes(d->scene));
+    if (!d->state)
+        return ST_NOMEM;
+    TRY(pictures_create(&d->pictures, d->scene, &spec));
+    TRY(desk_init(&d->desk, d->scene, true, d->pictures));
+    TRY(env_init(&d->env, d->scene, 0, d->state));
     spec.n_obs = d->scene->n_obs;
     spec.n_info = d->scene->n_info;
     row_layout_make(&d->layout, &spec, 1, AUTORESET_DISABLED);
@@ -61,10 +69,10 @@ static bool reset(struct driver *d)
     if (fread(d->qpos, sizeof(double), nq, stdin) != nq ||
         fread(d->qvel, sizeof(double), nv, stdin) != nv)
         return false;
-    env_reset(&d->env, &first);
-    if (sim_reset_to(&d->env.sim, d->qpos, d->qvel) != ROW_ERROR_NONE)
+    env_reset(&d->env, &d->desk, &first);
+    if (sim_reset_to(d->desk.at, d->qpos, d->qvel) != ROW_ERROR_NONE)
         return false;
-    sim_reset_info(&d->env.sim, d->env.info);
+    sim_reset_info(d->desk.at, d->desk.info);
     return true;
 }
 
@@ -74,7 +82,7 @@ static bool step(struct driver *d)
 
     if (fread(d->action, sizeof(float), n, stdin) != n)
         return false;
-    env_step(&d->env, d->action, 1, AUTORESET_DISABLED);
+    env_step(&d->env, &d->desk, d->action, 1, AUTORESET_DISABLED);
     return true;
 }
 
@@ -82,11 +90,13 @@ static void answer(struct driver *d)
 {
     const struct row_head *head = (const struct row_head *)d->row;
 
-    env_write(&d->env, &d->layout, d->row);
+    env_write(&d->env, &d->desk, &d->layout, d->row);
     fwrite(d->row + d->layout.obs, sizeof(double), (size_t)d->scene->n_obs, stdout);
     fwrite(d->row + d->layout.reward, sizeof(double), 1, stdout);
     fwrite(&head->flags, sizeof head->flags, 1, stdout);
     fwrite(d->row + d->layout.info, sizeof(double), (size_t)d->scene->n_info, stdout);
+    if (d->layout.pictures)
+        fwrite(d->row + d->layout.pictures, 1, d->layout.stride - d->layout.pictures, stdout);
     fflush(stdout);
 }
 
@@ -114,6 +124,9 @@ int main(int argc, char **argv)
     mem_free(d.qpos);
     mem_free(d.qvel);
     env_fini(&d.env);
+    desk_fini(&d.desk);
+    pictures_destroy(d.pictures);
+    mem_free(d.state);
     scene_destroy(d.scene);
     return ok ? 0 : 1;
 }

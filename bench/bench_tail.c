@@ -1,0 +1,299 @@
+// Requests of very different length: a share of them, or those of a share of the envs, takes many
+// times as long (chunks of as many actions). A barrier waits for the slowest of every round;
+// dynamic batches leave without them.
+//
+// What that can win at best follows from the setting, since both ways have to do the same work:
+// only the time that workers stand idle at the barrier. A model without any other cost says how
+// much it is; where a thread has many envs, there is hardly any.
+#include "bench/bench.h"
+
+#include "cli/cmd.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "common/base/thread.h"
+#include "envserver/pool.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPS_MAX    64
+#define BATCHES_MAX 200000
+#define MODEL_RUN   200000 // requests
+
+enum slow { SLOW_ENVS, SLOW_REQUESTS };
+
+struct tail_options {
+    char task[OPT_STR_MAX];
+    int64_t num_envs, threads, batch_max, batch_timeout_ns, think_ns, seconds_ns, reps, factor;
+    int slow;
+    double share;
+};
+
+#define AT(field) offsetof(struct tail_options, field)
+
+static const struct opt table[] = {
+    {"task", OPT_STR, AT(task), 0, 0, "HalfCheetah-v5", "the task", NULL},
+    {"num-envs", OPT_INT, AT(num_envs), 1, SPEC_ENV_MAX, "6", "environments", NULL},
+    {"threads", OPT_INT, AT(threads), 1, 256, "2", "workers", NULL},
+    {"factor", OPT_INT, AT(factor), 1, SPEC_CHUNK_MAX, "20", "how much longer a long request is",
+     NULL},
+    {"slow", OPT_ENUM, AT(slow), 0, 0, "envs",
+     "what is long: always the requests of some envs, or some requests of every env",
+     "envs|requests"},
+    {"share", OPT_REAL, AT(share), 0, 1, "0.05", "share of them (of the envs: one at least)", NULL},
+    {"think", OPT_TIME, AT(think_ns), 0, 1e9, "0s", "time of the policy per batch", NULL},
+    {"batch-max", OPT_INT, AT(batch_max), 1, BATCHER_MAX, "2", "rows of a batch (B_max)", NULL},
+    {"batch-timeout", OPT_TIME, AT(batch_timeout_ns), 0, 3600e9, "2ms", "T_max", NULL},
+    {"seconds", OPT_TIME, AT(seconds_ns), 1e8, 600e9, "2s", "length of one repetition", NULL},
+    {"reps", OPT_INT, AT(reps), 1, REPS_MAX, "5", "repetitions, interleaved", NULL},
+    {0},
+};
+
+struct run {
+    const struct tail_options *o;
+    struct pool *pool;
+    struct port *port;
+    uint8_t *steps;
+    struct rng rng;
+    int64_t requests, actions;
+    int64_t *waits; // (BATCHES_MAX) of the oldest row of each batch, ns
+    int n_wait;
+};
+
+// Is the next request of this env a long one?
+static bool is_slow(const struct tail_options *o, struct rng *rng, uint32_t env)
+{
+    int n = (int)(o->share * (double)o->num_envs);
+
+    if (o->slow == SLOW_ENVS)
+        return o->share > 0 && env < (uint32_t)(n > 0 ? n : 1);
+    return rng_unit(rng) < o->share;
+}
+
+// ------------------------------------------------------------------ the model
+
+static int earliest(const double *until, int n)
+{
+    int w, first = 0;
+
+    for (w = 1; w < n; w++)
+        if (until[w] < until[first])
+            first = w;
+    return first;
+}
+
+// Requests in the time of a short one: workers take them in the order in which they were made, and
+// nothing else costs time. With the barrier all envs ask again when the last one was answered, else
+// each at once.
+static double model(const struct tail_options *o, bool barrier)
+{
+    int n_worker = (int)(o->threads < o->num_envs ? o->threads : o->num_envs), w, i;
+    int queue[SPEC_ENV_MAX], at[256] = {0}, first = 0, n_queue = (int)o->num_envs;
+    struct rng rng = rng_make(2, RNG_TEST, 0, 0, 0);
+    double until[256] = {0}, end = 0;
+
+    for (i = 0; i < n_queue; i++)
+        queue[i] = i;
+    for (w = 0; w < n_worker; w++)
+        at[w] = -1;
+    for (i = 0; i < MODEL_RUN; i++) {
+        if (barrier && i % o->num_envs == 0)
+            for (w = 0; w < n_worker; w++)
+                until[w] = end;
+        w = earliest(until, n_worker);
+        if (at[w] >= 0) // its env asks again
+            queue[(first + n_queue++) % o->num_envs] = at[w];
+        at[w] = queue[first];
+        first = (int)((first + 1) % o->num_envs);
+        n_queue--;
+        until[w] += is_slow(o, &rng, (uint32_t)at[w]) ? (double)o->factor : 1;
+        end = until[w] > end ? until[w] : end;
+    }
+    return MODEL_RUN / (barrier ? end : until[earliest(until, n_worker)]);
+}
+
+// ------------------------------------------------------------------ the pool
+
+static enum status first_episodes(struct run *r)
+{
+    struct reset_row *rows;
+    const uint32_t *ids;
+    enum status st;
+    int i, n;
+
+    ids = port_envs(r->port, &n);
+    rows = mem_alloc((size_t)n, sizeof rows[0]);
+    if (!rows)
+        return ST_NOMEM;
+    for (i = 0; i < n; i++)
+        rows[i] = (struct reset_row){.env = ids[i], .seed = 1, .stream = ids[i]};
+    st = port_reset(r->port, rows, n);
+    mem_free(rows);
+    return st;
+}
+
+static enum status answer(struct run *r, const struct batch_head *head, const uint8_t *rows)
+{
+    const struct spec *spec = pool_spec(r->pool);
+    size_t stride = step_stride((int)r->o->factor, spec->n_act);
+    uint32_t i, k;
+
+    for (i = 0; i < head->n; i++) {
+        const struct row_head *row = (const void *)(rows + (size_t)i * head->stride);
+        struct step_row *step = (struct step_row *)(r->steps + i * stride);
+        float *action = (float *)(step + 1);
+
+        r->requests++;
+        r->actions += row->n_sub;
+        step->env = row->env;
+        step->n_sub = is_slow(r->o, &r->rng, row->env) ? (uint32_t)r->o->factor : 1;
+        for (k = 0; k < step->n_sub * (uint32_t)spec->n_act; k++)
+            action[k] = (float)rng_uniform(&r->rng, -1, 1);
+    }
+    return port_step(r->port, r->steps, (int)head->n);
+}
+
+static enum status drive(struct run *r, double *rate)
+{
+    int64_t t0 = clock_now_ns();
+    const struct batch_head *head;
+    const uint8_t *rows;
+    struct msg *m;
+    enum status st;
+
+    TRY(first_episodes(r));
+    while (clock_now_ns() - t0 < r->o->seconds_ns) {
+        TRY(port_recv(r->port, &m, WAIT_NEVER));
+        if (r->n_wait < BATCHES_MAX)
+            r->waits[r->n_wait++] = port_waited_ns(r->port);
+        st = batch_read(m, port_layout(r->port), &head, &rows);
+        clock_sleep_ns(r->o->think_ns);
+        if (st == ST_OK)
+            st = answer(r, head, rows);
+        msg_free(m);
+        TRY(st);
+    }
+    *rate = (double)r->requests * 1e9 / (double)(clock_now_ns() - t0);
+    return ST_OK;
+}
+
+static enum status run_once(struct run *r, bool barrier, double *rate)
+{
+    const struct tail_options *o = r->o;
+    struct port_config pc = {.autoreset = AUTORESET_SAME_STEP,
+                             .k_max = (int)o->factor,
+                             .b_max = barrier ? (int)o->num_envs : (int)o->batch_max,
+                             .t_max_ns = barrier ? 3600 * NS_PER_S : o->batch_timeout_ns};
+    enum status st;
+
+    r->rng = rng_make(1, RNG_TEST, 0, 0, 0);
+    r->requests = r->actions = 0;
+    st = pool_create(&r->pool, &(struct pool_config){.task = o->task,
+                                                     .kwargs = "",
+                                                     .n_env = (int)o->num_envs,
+                                                     .n_thread = (int)o->threads});
+    if (st == ST_OK)
+        st = port_open(&r->port, r->pool, &pc);
+    if (st == ST_OK) {
+        r->steps =
+            mem_alloc((size_t)o->num_envs, step_stride((int)o->factor, pool_spec(r->pool)->n_act));
+        st = r->steps ? drive(r, rate) : ST_NOMEM;
+    }
+    mem_free(r->steps);
+    port_close(r->port);
+    pool_destroy(r->pool);
+    r->steps = NULL;
+    r->port = NULL;
+    r->pool = NULL;
+    return st;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+// Quantiles and a histogram of the waits of the oldest rows, in milliseconds.
+static void put_waits(struct json *j, const char *key, struct run *r)
+{
+    static const double bounds_ms[] = {0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50};
+    static const double at[] = {0.5, 0.9, 0.99, 1};
+    static const char *const names[] = {"p50_ms", "p90_ms", "p99_ms", "max_ms"};
+    char name[32];
+    size_t i;
+    int k = 0, before;
+
+    if (r->n_wait == 0)
+        return;
+    qsort(r->waits, (size_t)r->n_wait, sizeof r->waits[0], by_value);
+    json_open(j, key, '{');
+    json_int(j, "batches", r->n_wait);
+    for (i = 0; i < sizeof at / sizeof at[0]; i++)
+        json_real(j, names[i], (double)r->waits[(int)(at[i] * (r->n_wait - 1))] / 1e6);
+    for (i = 0; i < sizeof bounds_ms / sizeof bounds_ms[0]; i++) {
+        for (before = k; k < r->n_wait && (double)r->waits[k] <= bounds_ms[i] * 1e6; k++)
+            ;
+        snprintf(name, sizeof name, "to_%g_ms", bounds_ms[i]);
+        json_int(j, name, k - before);
+    }
+    json_int(j, "above", r->n_wait - k);
+    json_close(j, '}');
+}
+
+static void print(struct run *barrier, struct run *dynamic, double rate[2][REPS_MAX])
+{
+    const struct tail_options *o = barrier->o;
+    double ratio[REPS_MAX];
+    struct json j;
+    int i;
+
+    for (i = 0; i < o->reps; i++)
+        ratio[i] = rate[1][i] / rate[0][i];
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_str(&j, "bench", "tail");
+    json_str(&j, "task", o->task);
+    json_int(&j, "num_envs", o->num_envs);
+    json_int(&j, "threads", o->threads);
+    json_int(&j, "factor", o->factor);
+    json_str(&j, "slow", o->slow == SLOW_ENVS ? "envs" : "requests");
+    json_real(&j, "share", o->share);
+    json_real(&j, "think_ms", (double)o->think_ns / 1e6);
+    json_int(&j, "reps", o->reps);
+    bench_spread(&j, "dynamic_ratio", ratio, (int)o->reps);
+    json_real(&j, "ratio_of_the_model", model(o, false) / model(o, true));
+    bench_spread(&j, "barrier_requests_per_s", rate[0], (int)o->reps);
+    bench_spread(&j, "dynamic_requests_per_s", rate[1], (int)o->reps);
+    put_waits(&j, "barrier_oldest_wait", barrier);
+    put_waits(&j, "dynamic_oldest_wait", dynamic);
+    json_close(&j, '}');
+    cmd_print_json(&j);
+}
+
+int bench_tail(int argc, char **argv)
+{
+    struct tail_options o;
+    struct run runs[2] = {{.o = &o}, {.o = &o}};
+    double rate[2][REPS_MAX];
+    enum status st = ST_OK;
+    int i, k, code = cmd_begin(table, &o, "bench tail [--option=value ...]", argc, argv, 0, NULL);
+
+    if (code >= 0)
+        return code;
+    for (k = 0; k < 2; k++) {
+        runs[k].waits = mem_alloc(BATCHES_MAX, sizeof runs[k].waits[0]);
+        if (!runs[k].waits)
+            st = ST_NOMEM;
+    }
+    for (i = 0; i < o.reps && st == ST_OK; i++)
+        for (k = 0; k < 2 && st == ST_OK; k++)
+            st = run_once(&runs[k], k == 0, &rate[k][i]);
+    if (st == ST_OK)
+        print(&runs[0], &runs[1], rate);
+    mem_free(runs[0].waits);
+    mem_free(runs[1].waits);
+    return st == ST_OK ? EXIT_DONE : cmd_fail(st);
+}

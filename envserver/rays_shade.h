@@ -1,0 +1,59 @@
+// rays_shade.h - colours of (pixel, triangle) pairs: OpenGL's fixed-function lighting at the
+// triangle's corners, interpolated to the pixel's centre, times the texture there.
+//
+// As in a multisampled OpenGL picture a triangle has one colour per pixel however many samples it
+// covers, and that colour is computed at the pixel's centre even where the centre lies outside of
+// the triangle.
+//
+// Threads: any; the functions have no state.
+#ifndef ENVSERVER_RAYS_SHADE_H
+#define ENVSERVER_RAYS_SHADE_H
+
+#include "envserver/rays_trace.h"
+
+#define SHADE_GROUP 8
+
+// A triangle as a tile sees it: what is interpolated over it, each times w, is linear in the window
+// coordinates (x, y) from the tile's corner: v w = plane[0] + x plane[1] + y plane[2].
+enum { FACET_RGB = 0, FACET_TEX = 3, FACET_T = 6, FACET_W = 7 }; // colour, texture, depth, w itself
+
+struct rays_facet {
+    _Alignas(32) float plane[3][8];
+    float light[RAYS_LIGHT_MAX][3][4]; // the same for the colours of the `shadowed` lights
+    int inst, prim;
+};
+
+struct rays_frag {
+    int facet;
+    uint8_t pixel; // row * TILE + column of the tile
+};
+
+// What is lit how.
+struct rays_lighting {
+    unsigned base;     // bit l: light l acts in the base colour
+    unsigned shadowed; // bit l: light l has a colour of its own, and may be in shadow
+    float scale;       // of the material's colour (mirror images)
+};
+
+struct rays_colour {
+    _Alignas(16) float rgba[4];
+    float light[RAYS_LIGHT_MAX][3]; // of the `shadowed` lights; zero where in shadow
+};
+
+// For up to SHADE_GROUP things of one instance, of the tile whose corner is (x, y).
+struct rays_shader {
+    const char *name;
+    // Light the corners of facets whose inst and prim are set: fills in the rest.
+    void (*prepare)(const struct rays_scene *s, const struct rays_view *v, int x, int y,
+                    struct rays_facet *const facet[], int n, const struct rays_lighting *how);
+    // Colours of frags of prepared facets.
+    void (*colour)(const struct rays_scene *s, const struct rays_view *v,
+                   const struct rays_tracer *tracer, int x, int y, const struct rays_facet *facets,
+                   const struct rays_frag *const frag[], int n, const struct rays_lighting *how,
+                   struct rays_colour *const out[]);
+};
+
+const struct rays_shader *rays_shader_best(void);
+const struct rays_shader *rays_shader_find(const char *name); // NULL if it cannot run
+
+#endif

@@ -1,0 +1,162 @@
+#!/bin/bash
+# serve_ops.sh - an env server as an operator meets it: status over HTTP and in the terminal, keys,
+# TLS, preflight, logs, and the end by SIGTERM.
+set -eu
+. "$(dirname "$0")/lib.bash"
+
+has() { # TEXT PART
+    grep -qF -- "$2" <<<"$1" || fail "'$2' is not in: $1"
+}
+
+# serve OPTION...: its process is $server, its address $url, that of its pages $http
+serve() {
+    : >"$work/err"
+    exec {out}< <(exec "$SIMSTREAM" serve --task=Hopper-v5 --num-envs=4 --threads=1 --json \
+        --listen=tcp://127.0.0.1:0 "$@" 2>>"$work/err")
+    server=$!
+    pids+=("$server")
+    read -r -t 60 line <&"$out" || fail "no server: $(cat "$work/err")"
+    url=$(sed 's/.*"url": "\([^"]*\)".*/\1/' <<<"$line")
+    http=$(sed -n 's/.*"http": "\([^"]*\)".*/\1/p' <<<"$line")
+}
+
+await_client() { # until one is served
+    for _ in $(seq 300); do
+        grep -qF '"client_sessions": 1' <<<"$("$SIMSTREAM" top "$http" --once --json)" && return
+        sleep 0.1
+    done
+    fail "no client came: $(cat "$work/err")"
+}
+
+refused() { # PART OPTION...: serve does not start and says why
+    local part=$1 code=0
+    shift
+    timeout 60 "$SIMSTREAM" serve --task=Hopper-v5 --num-envs=4 --listen=tcp://127.0.0.1:0 "$@" \
+        >"$work/refused" 2>&1 || code=$?
+    [ "$code" = 2 ] || fail "serve $*: code $code, expected 2: $(cat "$work/refused")"
+    has "$(cat "$work/refused")" "$part"
+}
+
+# what cannot work is refused at the start
+refused "--key-file" --listen=tcp://0.0.0.0:0
+refused "--batch-min=9 can never be reached by 4 envs" --batch-min=9
+refused "--batch-min=4 is more than --batch-max=2" --batch-min=4 --batch-max=2
+refused "batch-timeout" --batch-timeout=-1ms
+refused "--log-level=loud" --log-level=loud
+refused "mjModel has no field 'colour'" '--randomize=[{"field": "colour"}]'
+echo '[{"field": "gravity"' >"$work/plan"
+refused "entry 0 does not end" --randomize="$work/plan"
+code=0
+"$SIMSTREAM" serve --task=Hopper-v5 --randomize="$work/none" >"$work/out" 2>&1 || code=$?
+[ "$code" != 0 ] || fail "a plan that is not there: code $code"
+has "$(cat "$work/out")" "--randomize: cannot read '$work/none'"
+refused "needs a certificate" --listen=tls+tcp://127.0.0.1:0
+code=0
+(ulimit -n 30 && "$SIMSTREAM" serve --task=Hopper-v5 --listen=tcp://127.0.0.1:0) >"$work/out" 2>&1 || code=$?
+[ "$code" = 2 ] || fail "30 open files: code $code"
+has "$(cat "$work/out")" "raise the limit"
+
+# models that differ
+echo '[{"field": "gravity", "component": 2, "range": [0.9, 1.1]}]' >"$work/plan"
+serve --randomize="$work/plan"
+has "$line" '"randomize_plan": [{"field": "gravity"'
+kill -TERM "$server"
+"$SIMSTREAM" eval --policy=zero --task=Hopper-v5 --episodes=3 --out="$work/eval" \
+    --randomize="$work/plan" >"$work/out" 2>&1 || fail "eval: $(cat "$work/out")"
+grep -q '"randomize_plan": *\[{"field": "gravity"' "$work/eval/summary.json" ||
+    fail "the plan is not in summary.json"
+
+# a worker that is killed is replaced; nobody else notices
+serve --http=127.0.0.1:0
+children() { cat "/proc/$1/task/$1/children"; }
+"$SIMSTREAM" load --env="$url" --seconds=0 --json >"$work/load" 2>&1 &
+load=$!
+await_client
+warden=$(children "$server")
+kill -9 "$(children "${warden%% *}" | cut -d' ' -f1)"
+for _ in $(seq 300); do
+    grep -q '"worker_restarts": 1' <<<"$("$SIMSTREAM" top "$http" --once --json)" && break
+    sleep 0.1
+done
+has "$("$SIMSTREAM" top "$http" --once --json)" '"worker_restarts": 1'
+kill -TERM "$load"
+wait "$load" || fail "load: $(cat "$work/load")"
+has "$(cat "$work/load")" '"open": 0, "unasked": 0'
+kill -TERM "$server" && wait "$server"
+
+# pages, terminal, logs
+serve --http=127.0.0.1:0 --log=json --log-level=debug --batch-min=2
+"$SIMSTREAM" load --env="$url" --seconds=0 --json >"$work/load" 2>&1 &
+load=$!
+await_client
+look=$("$SIMSTREAM" top "$http" --once)
+has "$look" "Hopper-v5"
+has "$look" "4          ["
+has "$look" "enough"
+json=$("$SIMSTREAM" top "$http" --once --json)
+has "$json" '"client_sessions": 1'
+has "$json" '"envs": {"total": 4, "idle": 0'
+kill -TERM "$load"
+wait "$load" || fail "load: $(cat "$work/load")"
+steps=$(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' "$work/load")
+if command -v curl >/dev/null; then
+    [ "$(curl -s "http://$http/healthz")" = ok ] || fail "healthz"
+    metrics=$(curl -s "http://$http/metrics")
+    has "$metrics" "simstream_steps_total{suite=\"Hopper-v5\"} $steps"
+    has "$metrics" 'simstream_envs{state="idle"} 4'
+    has "$metrics" 'simstream_batch_rows_bucket{le="+Inf"}'
+    has "$(curl -s "http://$http/")" "<title>simstream env server</title>"
+fi
+has "$(cat "$work/err")" '"module": "server", "text": "client 1 left: closed"'
+grep -v '^{"time": ".*"}$' "$work/err" | grep . && fail "a log line is not JSON: $(cat "$work/err")"
+
+# the end: a client with requests in flight gets all answers, then the reason
+"$SIMSTREAM" load --env="$url" --seconds=20 --rejoin=false --json >"$work/load" 2>"$work/load.err" &
+load=$!
+await_client
+kill -TERM "$server"
+code=0
+wait "$server" || code=$?
+[ "$code" = 0 ] || fail "serve ended with $code: $(cat "$work/err")"
+wait "$load" && fail "the load did not notice the end"
+has "$(cat "$work/load.err")" "ends: the server is stopped"
+has "$(cat "$work/load")" '"open": 0, "unasked": 0'
+grep -q '"lost_with_server": [0-4],' "$work/load" || fail "$(cat "$work/load")"
+
+# keys
+head -c 32 /dev/urandom >"$work/key"
+head -c 32 /dev/urandom >"$work/wrong"
+chmod 600 "$work/key" "$work/wrong"
+serve --key-file="$work/key"
+run() { "$SIMSTREAM" load --env="$url" --seconds=0.2 --json "$@" 2>&1; }
+out=$(run --key-file="$work/key") || fail "the right key: $out"
+has "$out" '"open": 0'
+out=$(SIMSTREAM_KEY_FILE="$work/key" run) || fail "the right key by environment: $out"
+out=$(run --key-file="$work/wrong") && fail "the wrong key was served"
+has "$out" "the client has another key"
+out=$(run) && fail "no key was served"
+has "$out" "asks for a key"
+chmod 644 "$work/key"
+out=$(run --key-file="$work/key") && fail "a key that all can read was used"
+has "$out" "others may use it"
+kill "$server" && wait "$server"
+
+# TLS
+if command -v openssl >/dev/null; then
+    openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/k.pem" -out "$work/c.pem" -days 2 \
+        -subj /CN=simstream.test -addext subjectAltName=DNS:simstream.test >/dev/null 2>&1
+    cat "$work/c.pem" "$work/k.pem" >"$work/both.pem"
+    serve --listen=tls+tcp://127.0.0.1:0 --tls-cert="$work/both.pem"
+    out=$(run --tls-ca="$work/c.pem" --tls-name=simstream.test) || fail "TLS: $out"
+    has "$out" '"open": 0'
+    out=$(run --tls-ca="$work/c.pem" --tls-name=other.test --connect-timeout=1s) &&
+        fail "another name was trusted"
+    openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/k2.pem" -out "$work/c2.pem" -days 2 \
+        -subj /CN=simstream.test >/dev/null 2>&1
+    out=$(run --tls-ca="$work/c2.pem" --tls-name=simstream.test --connect-timeout=1s) &&
+        fail "another authority was trusted"
+    url=${url/tls+tcp/tcp}
+    out=$(run --connect-timeout=1s) && fail "plain text was served"
+    kill "$server" && wait "$server"
+fi
+echo "serve_ops: all as documented"
