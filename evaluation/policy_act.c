@@ -298,14 +298,32 @@ static bool act_alive(struct policy_client *c)
     return c->conn; // each request has its own connection
 }
 
-// The protocol has no handshake: the address alone is checked here.
+// The protocol has no handshake, so that all there is to learn is whether somebody listens.
+static enum status knock(struct policy_client *c, int64_t wait_ns)
+{
+    struct act *a = c->conn;
+    int rv;
+
+    nng_wait_begin(&a->wait);
+    nng_http_client_connect(a->client, a->wait.aio);
+    rv = nng_wait_or_cancel(&a->wait, wait_ns, c->stop);
+    if (rv == 0) {
+        nng_http_conn_close(nng_aio_get_output(a->wait.aio, 0));
+        return ST_OK;
+    }
+    if (c->stop && atomic_load(c->stop))
+        return FAIL(ST_CLOSED, "stopped while connecting to %s", c->url);
+    return FAIL(ST_IO, "cannot connect to %s: %s", c->url,
+                rv == NNG_ECANCELED ? "no answer" : nng_strerror(rv));
+}
+
 static enum status act_open(struct policy_client *c, int64_t wait_ns, struct text *about)
 {
     struct act *a = mem_alloc(1, sizeof *a);
     char url[OPT_STR_MAX + 8];
     const char *host = strstr(c->url, "://");
+    enum status st;
 
-    (void)wait_ns;
     if (!a)
         return ST_NOMEM;
     c->conn = a;
@@ -321,6 +339,11 @@ static enum status act_open(struct policy_client *c, int64_t wait_ns, struct tex
     if (nng_url_parse(&a->url, url) != 0 || nng_http_client_alloc(&a->client, a->url) != 0) {
         act_close(c);
         return FAIL(ST_INVAL, "'%.200s' is no address of an HTTP server", c->url);
+    }
+    st = knock(c, wait_ns);
+    if (st != ST_OK) {
+        act_close(c);
+        return st;
     }
     text_add(about, "{}");
     return ST_OK;

@@ -8,6 +8,7 @@
 //   ST_CLOSED   it closed the connection, or the client was stopped: the same
 //   ST_PROTO    what it said is damaged, or an action is not finite: the same
 //   ST_INVAL    what it says does not fit the task: no second try would help
+//   ST_MISSING  there is no such server, or it refuses this client: the same
 //
 // Threads: one at a time; `stop` may be set from anywhere.
 #ifndef EVALUATION_POLICY_CLIENT_H

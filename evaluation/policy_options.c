@@ -54,7 +54,7 @@ const struct opt policy_opts[] = {
      "observations of a request, where the server takes several", NULL},
     {"batch_wait", OPT_TIME, AT(batch_wait_ns), 0, 60e9, "5ms",
      "how long an observation waits for others", NULL},
-    {"connect_wait", OPT_TIME, AT(connect_wait_ns), 0, 86400e9, "600s",
+    {"connect_wait", OPT_TIME, AT(connect_wait_ns), 0, 86400e9, "120s",
      "how long to try to reach the server, also after it is gone", NULL},
     {"first_wait", OPT_TIME, AT(first_wait_ns), 1e6, 86400e9, "300s",
      "how long the first answer may take", NULL},

@@ -22,6 +22,7 @@
 #define BACKOFF_NS   NS_PER_S       // before the second attempt; doubles
 #define BACKOFF_MAX  (30 * NS_PER_S)
 #define LOOK_NS      (100 * NS_PER_MS)
+#define TELL_NS      (10 * NS_PER_S)
 #define FAILURES_MAX 20 // one after the other without an answer: something is wrong for good
 
 struct remote_task {
@@ -73,6 +74,7 @@ struct remote {
     char *described;
     int n_worker, batch_max;
     struct worker *workers;
+    atomic_bool telling; // a worker says that it waits for the server; the others wait silently
     pthread_mutex_t mtx;
     pthread_cond_t changed;
     // guarded by the lock
@@ -130,10 +132,40 @@ static enum status connect_once(struct worker *w)
     return st;
 }
 
-static enum status connect_worker(struct worker *w)
+// Says on stderr that the server is not there yet, why, and for how long it is waited for.
+struct wait_note {
+    struct remote *r;
+    int64_t begin_ns, said_ns;
+    bool mine; // this worker is the one that says it
+};
+
+static void note_waiting(struct wait_note *n, const char *why)
+{
+    int64_t now = clock_now_ns();
+
+    if (!n->mine)
+        n->mine = !atomic_exchange(&n->r->telling, true);
+    if (!n->mine || (n->said_ns && now - n->said_ns < TELL_NS))
+        return;
+    log_warn("eval", "waiting for the policy server, %.0f s of %.0f s (connect_wait): %s",
+             (double)(now - n->begin_ns) * 1e-9, (double)n->r->options.connect_wait_ns * 1e-9, why);
+    n->said_ns = now;
+}
+
+static void note_end(struct wait_note *n, const struct worker *w)
+{
+    if (!n->mine)
+        return;
+    if (w->open)
+        log_info("eval", "the policy server %s is there after %.1f s", w->client.url,
+                 (double)(clock_now_ns() - n->begin_ns) * 1e-9);
+    atomic_store(&n->r->telling, false);
+}
+
+// Try until there is a connection, or it is certain that there will be none.
+static enum status try_to_connect(struct worker *w, struct wait_note *note)
 {
     int64_t deadline = deadline_after(w->r->options.connect_wait_ns), pause = BACKOFF_NS, until;
-    bool told = false;
 
     for (;;) {
         enum status st = connect_once(w);
@@ -143,16 +175,23 @@ static enum status connect_worker(struct worker *w)
         if (give_up(w))
             return FAIL(ST_CLOSED, "stopped while connecting to %s", w->client.url);
         if (clock_now_ns() >= deadline)
-            return FAIL(ST_INVAL, "no policy server after %.0f s: %.300s",
+            return FAIL(ST_MISSING, "no policy server after %.0f s (connect_wait): %.300s",
                         (double)w->r->options.connect_wait_ns * 1e-9, error_last()->text);
-        if (!told)
-            log_warn("eval", "%s; trying again", error_last()->text);
-        told = true;
+        note_waiting(note, error_last()->text);
         until = deadline_after(pause);
         pause = pause * 2 < BACKOFF_MAX ? pause * 2 : BACKOFF_MAX;
         while (clock_now_ns() < (until < deadline ? until : deadline) && !give_up(w))
             clock_sleep_ns(LOOK_NS);
     }
+}
+
+static enum status connect_worker(struct worker *w)
+{
+    struct wait_note note = {.r = w->r, .begin_ns = clock_now_ns()};
+    enum status st = try_to_connect(w, &note);
+
+    note_end(&note, w);
+    return st;
 }
 
 // ------------------------------------------------------------------ one request
@@ -264,8 +303,9 @@ static enum status after_failure(struct worker *w, enum status st)
         w->bound = NULL;
     }
     pthread_mutex_unlock(&r->mtx);
-    if (hopeless && st != ST_INVAL && st != ST_NOMEM)
-        return FAIL(ST_INVAL, "%d requests to the policy server failed one after the other: %.300s",
+    if (hopeless && st != ST_INVAL && st != ST_NOMEM && st != ST_MISSING)
+        return FAIL(ST_MISSING,
+                    "%d requests to the policy server failed one after the other: %.300s",
                     FAILURES_MAX, error_last()->text);
     return st;
 }

@@ -33,7 +33,8 @@ struct remote_config {
     const atomic_bool *stop;
 };
 
-// Connect all. ST_IO when the server cannot be reached in time; ST_CLOSED: *stop.
+// Connect all. ST_MISSING when the server cannot be reached within connect_wait, or refuses the
+// connection; ST_CLOSED: *stop. While it waits, a line on stderr every ten seconds says so.
 NODISCARD enum status remote_open(struct remote **out, const struct remote_config *cfg);
 void remote_close(struct remote *r); // after its tasks and seats; NULL is fine
 

@@ -54,6 +54,10 @@ static enum status dial(struct ws *ws, nng_stream_dialer *d, int64_t wait_ns,
     }
     if (stop && atomic_load(stop))
         return FAIL(ST_CLOSED, "stopped while connecting to %s", ws->url);
+    if (rv == NNG_EPERM) // HTTP 401 or 403: it will not change its mind
+        return FAIL(ST_MISSING,
+                    "%s refuses the connection (HTTP 401 or 403): is SIMSTREAM_POLICY_KEY its key?",
+                    ws->url);
     return FAIL(ST_IO, "cannot connect to %s: %s", ws->url,
                 rv == NNG_ECANCELED ? "no answer" : nng_strerror(rv));
 }

@@ -261,7 +261,7 @@ static void many_failures_in_a_row_are_the_end(void **state)
     fake.good = SAY("out of memory");
     for (i = 1; i <= 20; i++) {
         ask(0);
-        assert_int_equal(answer, i < 20 ? ST_IO : ST_INVAL);
+        assert_int_equal(answer, i < 20 ? ST_IO : ST_MISSING);
     }
     assert_non_null(strstr(answer_error.text, "20 requests to the policy server failed"));
 }
@@ -278,6 +278,41 @@ static void another_policy_is_refused(void **state)
     ask(0);
     assert_int_equal(answer, ST_INVAL);
     assert_non_null(strstr(answer_error.text, "another policy than before"));
+}
+
+// Somebody has to be told while nothing happens; no server is an absence, not a bad option.
+static void no_server_is_waited_for_aloud(void **state)
+{
+    static const char *const addresses[] = {"ws://127.0.0.1:1", "http://127.0.0.1:1",
+                                            "vla-eval+ws://127.0.0.1:1"};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
+        struct remote_config cfg = {.address = addresses[i],
+                                    .options = "{\"states\": \"s=pos\", \"connect_wait\": "
+                                               "\"300ms\"}",
+                                    .n_conn = 2};
+
+        log_capture();
+        assert_fails(remote_open(&remote, &cfg), ST_MISSING, "no policy server after 0 s");
+        assert_non_null(strstr(log_text, "waiting for the policy server, 0 s of 0 s"));
+        assert_non_null(strstr(log_text, "127.0.0.1:1"));
+    }
+}
+
+static void a_server_that_goes_for_good_is_absent(void **state)
+{
+    (void)state;
+    begin("{" OPTIONS ", \"connect_wait\": \"200ms\"}");
+    fake_policy_stop(&fake);
+    fake.listener = NULL;
+    ask(0);
+    if (answer == ST_CLOSED) // it went in the middle of the request
+        ask(0);
+    assert_int_equal(answer, ST_MISSING);
+    assert_non_null(strstr(answer_error.text, "no policy server after"));
+    assert_non_null(strstr(log_text, "waiting for the policy server"));
 }
 
 static void a_server_has_to_say_what_it_is(void **state)
@@ -350,11 +385,18 @@ static void options_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        remote_test(actions_come_in_chunks),        remote_test(faults_are_named_and_survived),
-        remote_test(an_answer_too_many_is_noticed), remote_test(silence_ends_by_the_time_limit),
-        remote_test(a_request_can_be_given_up),     remote_test(many_failures_in_a_row_are_the_end),
-        remote_test(another_policy_is_refused),     remote_test(a_server_has_to_say_what_it_is),
-        remote_test(what_does_not_fit_is_named),    remote_test(options_are_checked),
+        remote_test(actions_come_in_chunks),
+        remote_test(faults_are_named_and_survived),
+        remote_test(an_answer_too_many_is_noticed),
+        remote_test(silence_ends_by_the_time_limit),
+        remote_test(a_request_can_be_given_up),
+        remote_test(many_failures_in_a_row_are_the_end),
+        remote_test(another_policy_is_refused),
+        remote_test(a_server_has_to_say_what_it_is),
+        remote_test(what_does_not_fit_is_named),
+        remote_test(options_are_checked),
+        remote_test(no_server_is_waited_for_aloud),
+        remote_test(a_server_that_goes_for_good_is_absent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import msgpack
@@ -396,8 +397,20 @@ def refusals(work):
     check("binary_close_negative" in text and "quaternion_xyzw" in text and "instruction" not in text,
           "mismatches are not named:", text)
     text = evaluate(work, "no", f"ws://127.0.0.1:{free_port()}", {**STATE, "connect_wait": "1s"},
-                    code=2)
-    check("no policy server after 1 s" in text, text)
+                    code=1)
+    check("waiting for the policy server, 0 s of 1 s" in text and
+          "no policy server after 1 s" in text, text)
+    with socket.create_server(("127.0.0.1", 0)) as s:  # a proxy that wants another key
+        def refuse():
+            peer = s.accept()[0]
+            peer.recv(65536)
+            peer.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+            peer.close()
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        text = evaluate(work, "no", f"ws://127.0.0.1:{s.getsockname()[1]}", STATE, code=1)
+        thread.join()
+    check("refuses the connection (HTTP 401 or 403)" in text, text)
 
 
 def deaths(work, wanted):
@@ -414,7 +427,7 @@ def deaths(work, wanted):
         text = p.communicate(timeout=200)[1]
         check(p.returncode == 0, "after kills: exit", p.returncode, text[-2000:])
         check(results(os.path.join(work, "killed")) == wanted, "other results after kills")
-        check("trying again" in text, "the server did not die:", text)
+        check("waiting for the policy server" in text, "the server did not die:", text)
         print(f"killed {kills} times: same", flush=True)
 
 
