@@ -1,6 +1,7 @@
 #!/bin/bash
 # eval_kill.sh - kill -9 of the evaluator, and of its env server, at random times: resumed as often as
-# it takes, nothing is lost and nothing counted twice. KILLS=20 for the whole campaign.
+# it takes, nothing is lost and nothing counted twice. KILLS=20 for the whole campaign. A policy server
+# is killed in tests/oracle/policy_servers.py.
 set -eu
 . "$(dirname "$0")/lib.bash"
 kills=${KILLS:-3}

@@ -1,6 +1,7 @@
 """Evaluations by policy servers against the same evaluation in process.
 
-    policy_servers.py SIMSTREAM [KILLS]    run all checks; KILLS of a server (3)
+    [KILLS=3] policy_servers.py SIMSTREAM [NAME...]    run all checks or those named (protocols,
+                                           refusals, deaths); KILLS=20 for the whole campaign of kills
     policy_servers.py --serve KIND         be a server; prints its port (the checks start these)
 
 The policy behind every server answers with the expert's action, which the observation contains, so
@@ -81,7 +82,7 @@ def serve_openpi(kind, port):
             Policy.calls += 1
             check_pictures(obs, 224)
             if kind == "openpi-slow":
-                time.sleep(0.03)
+                time.sleep(0.005)
             if kind == "openpi-raise" and Policy.calls % 150 == 60:
                 raise RuntimeError("CUDA out of memory")
             if kind == "openpi-nan" and Policy.calls % 150 == 60:
@@ -413,22 +414,38 @@ def refusals(work):
     check("refuses the connection (HTTP 401 or 403)" in text, text)
 
 
-def deaths(work, wanted):
-    """kill -9 of the server in the middle, several times."""
-    with Server("openpi-slow") as s:
-        policy = f"ws://127.0.0.1:{s.port}"
-        args = arguments(os.path.join(work, "killed"), policy, STATE,
-                         ["--max-envs=3", "--retries=100"])
-        p = subprocess.Popen(args, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        for _ in range(kills):
-            time.sleep(random.uniform(0.5, 1.5))
-            s.kill()
-            s.start()
-        text = p.communicate(timeout=200)[1]
-        check(p.returncode == 0, "after kills: exit", p.returncode, text[-2000:])
-        check(results(os.path.join(work, "killed")) == wanted, "other results after kills")
-        check("waiting for the policy server" in text, "the server did not die:", text)
-        print(f"killed {kills} times: same", flush=True)
+def deaths(work):
+    """kill -9 of the server at random times, in as many evaluations as it takes: each ends by itself,
+    with every episode once, as in process."""
+    episodes = "--episodes-per-task=6"
+    wanted = evaluate(work, "expert-6", "expert", {}, episodes)
+    killed = runs = retries = 0
+    while killed < kills:
+        out = os.path.join(work, f"killed-{runs}")
+        runs += 1
+        with Server("openpi-slow") as s:
+            args = arguments(out, f"ws://127.0.0.1:{s.port}", STATE,
+                             [episodes, "--max-envs=3", "--retries=100"])
+            with open(out + ".txt", "w") as log:
+                p = subprocess.Popen(args, stderr=log, stdout=log)
+            before = killed
+            while killed < kills and p.poll() is None:
+                try:
+                    p.wait(random.uniform(0, 4))
+                except subprocess.TimeoutExpired:
+                    s.kill()
+                    killed += p.poll() is None
+                    s.start()
+            code = p.wait(timeout=400)
+        text = open(out + ".txt").read()
+        check(code == 0, "after kills: exit", code, text[-2000:])
+        check(results(out) == wanted, "other results after kills")
+        summary = json.load(open(os.path.join(out, "summary.json")))
+        check(summary["complete"] and summary["episodes"]["errors"] == 0, "not complete:", summary)
+        retries += summary["retries"]
+        check(killed == before or "waiting for the policy server" in text, "none died:", text)
+    check(retries > 0, "no episode was cut off by a kill")
+    print(f"killed {killed} times in {runs} evaluations, {retries} episodes played again: same")
 
 
 def main():
@@ -437,13 +454,17 @@ def main():
         serve(sys.argv[2], int(sys.argv[3]))
         return
     program = os.path.abspath(sys.argv[1])
-    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    kills = int(os.environ.get("KILLS", 3))
+    names = sys.argv[2:] or ["protocols", "refusals", "deaths"]
     with tempfile.TemporaryDirectory() as work:
         wanted = evaluate(work, "expert", "expert", {})
         check(len(wanted) == 4 and all(r["outcome"] == "success" for r in wanted), wanted)
-        protocols(work, wanted)
-        refusals(work)
-        deaths(work, wanted)
+        if "protocols" in names:
+            protocols(work, wanted)
+        if "refusals" in names:
+            refusals(work)
+        if "deaths" in names:
+            deaths(work)
     print(f"policy_servers: {checks} checks")
 
 
