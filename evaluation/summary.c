@@ -90,6 +90,23 @@ static void put_lerobot(struct json *j, const struct evaluator_summary *s)
     put_interval(j, "pc_success_ci95", 100 * s->success_low, 100 * s->success_high);
 }
 
+typedef bool (*keep_fn)(const struct results *, const struct result *, const void *);
+
+// The films of the rows that `keep` accepts.
+static void put_films(struct json *j, const struct results *r, const struct summary_about *about,
+                      keep_fn keep, const void *arg)
+{
+    char film[PATH_MAX];
+    int64_t k;
+
+    json_open(j, "video_paths", '[');
+    for (k = 0; k < r->n; k++)
+        if (keep(r, &r->rows[k], arg) && r->rows[k].r.outcome != OUTCOME_ERROR &&
+            summary_film(r, &r->rows[k], about, film, sizeof film))
+            json_str(j, NULL, film);
+    json_close(j, ']');
+}
+
 static void put_means(struct json *j, const struct evaluator_summary *s)
 {
     json_real(j, "avg_sum_reward", s->return_mean);
@@ -97,13 +114,12 @@ static void put_means(struct json *j, const struct evaluator_summary *s)
     put_lerobot(j, s);
 }
 
-enum column { SUM_REWARD, MAX_REWARD, SUCCESS, FILM };
+enum column { SUM_REWARD, MAX_REWARD, SUCCESS };
 
 // One list of a task's metrics: an entry an episode that did not end by an error.
 static void put_column(struct json *j, const char *key, const struct results *r, int task,
-                       const struct summary_about *about, enum column column)
+                       enum column column)
 {
-    char film[PATH_MAX];
     int64_t k;
 
     json_open(j, key, '[');
@@ -116,10 +132,8 @@ static void put_column(struct json *j, const char *key, const struct results *r,
             json_real(j, NULL, row->r.ret);
         else if (column == MAX_REWARD)
             json_real(j, NULL, row->r.max_reward);
-        else if (column == SUCCESS)
+        else
             json_bool(j, NULL, row->r.outcome == OUTCOME_SUCCESS);
-        else if (summary_film(r, row, about, film, sizeof film))
-            json_str(j, NULL, film);
     }
     json_close(j, ']');
 }
@@ -140,11 +154,11 @@ static enum status put_task(struct json *j, const struct results *r, int i,
     json_str(j, "task", task->name);
     json_str(j, "instruction", task->instruction);
     json_open(j, "metrics", '{');
-    put_column(j, "sum_rewards", r, i, about, SUM_REWARD);
-    put_column(j, "max_rewards", r, i, about, MAX_REWARD);
+    put_column(j, "sum_rewards", r, i, SUM_REWARD);
+    put_column(j, "max_rewards", r, i, MAX_REWARD);
     if (s.has_success)
-        put_column(j, "successes", r, i, about, SUCCESS);
-    put_column(j, "video_paths", r, i, about, FILM);
+        put_column(j, "successes", r, i, SUCCESS);
+    put_films(j, r, about, results_keep_task, &i);
     json_close(j, '}');
     put_lerobot(j, &s);
     put_counts(j, &s);
@@ -159,7 +173,8 @@ static enum status put_task(struct json *j, const struct results *r, int i,
     return ST_OK;
 }
 
-static enum status put_groups(struct json *j, const struct results *r)
+static enum status put_groups(struct json *j, const struct results *r,
+                              const struct summary_about *about)
 {
     char group[SPEC_NAME_MAX], before[SPEC_NAME_MAX] = "", other[SPEC_NAME_MAX];
     struct evaluator_summary s;
@@ -179,6 +194,7 @@ static enum status put_groups(struct json *j, const struct results *r)
         TRY(results_summarise(r, results_keep_group, group, wanted, &s));
         json_open(j, group, '{');
         put_means(j, &s);
+        put_films(j, r, about, results_keep_group, group);
         put_counts(j, &s);
         json_close(j, '}');
     }
@@ -186,10 +202,14 @@ static enum status put_groups(struct json *j, const struct results *r)
     return ST_OK;
 }
 
-static void put_overall(struct json *j, const struct evaluator_summary *all, double wall_s)
+static void put_overall(struct json *j, const struct results *r, const struct summary_about *about,
+                        const struct evaluator_summary *all)
 {
+    double wall_s = about->wall_s;
+
     json_open(j, "overall", '{');
     put_means(j, all);
+    put_films(j, r, about, results_keep_all, NULL);
     if (isfinite(wall_s)) {
         json_real(j, "eval_s", round(wall_s * 1e3) / 1e3);
         json_real(j, "eval_ep_s",
@@ -213,8 +233,8 @@ static enum status put_all(struct json *j, const struct results *r,
     for (i = 0; i < r->n_task; i++)
         TRY(put_task(j, r, i, about));
     json_close(j, ']');
-    TRY(put_groups(j, r));
-    put_overall(j, all, about->wall_s);
+    TRY(put_groups(j, r, about));
+    put_overall(j, r, about, all);
     if (isfinite(about->wall_s))
         json_real(j, "wall_s", round(about->wall_s * 1e3) / 1e3);
     json_str(j, "out", about->dir);

@@ -34,6 +34,13 @@ done
 [ "$(films some)" = "$want" ] || fail "films: $(films some), not $want"
 grep -q '"video_paths": \["videos/tabletop_4/eval_episode_0.mp4"' "$work/some/summary.json" ||
     fail "summary.json has no films"
+python3 - "$work/some/summary.json" <<'E' || fail "the films of the suite and of all are not the tasks'"
+import json, sys
+s = json.load(open(sys.argv[1]))
+films = [film for task in s["per_task"] for film in task["metrics"]["video_paths"]]
+sys.exit(not films or s["per_group"]["tabletop"]["video_paths"] != films or
+         s["overall"]["video_paths"] != films)
+E
 evaluate all --policy=zero --video=all --video-camera=agentview:32x32
 [ "$(films all | wc -w)" = 4 ] || fail "not all films: $(films all)"
 
