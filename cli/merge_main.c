@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FOLDERS_MAX 4096
 
@@ -60,8 +61,8 @@ static enum status read_all(struct results *all, const struct merge_options *o, 
     return ST_OK;
 }
 
-static enum status merge(struct results *all, const struct merge_options *o, char **dirs, int n,
-                         struct evaluator_summary *sum)
+static enum status write_all(struct results *all, const struct merge_options *o, char **dirs, int n,
+                             struct evaluator_summary *sum)
 {
     struct summary_about about = {.dir = o->out,
                                   .sources = (const char *const *)dirs,
@@ -73,10 +74,25 @@ static enum status merge(struct results *all, const struct merge_options *o, cha
     TRY(read_all(all, o, dirs, n));
     for (i = 0; i < all->n_task; i++)
         about.wanted += all->tasks[i].episodes;
-    TRY(file_make_dir(o->out));
     TRY(results_write(all, o->out));
     TRY(summary_write(all, &about, sum));
     return html_write(all, &about);
+}
+
+// No evaluation and no other merge writes into the folder meanwhile.
+static enum status merge(struct results *all, const struct merge_options *o, char **dirs, int n,
+                         struct evaluator_summary *sum)
+{
+    int lock_fd = -1;
+    enum status st = results_lock(o->out, &lock_fd);
+
+    if (st == ST_OK)
+        st = write_all(all, o, dirs, n, sum);
+    if (lock_fd >= 0)
+        close(lock_fd);
+    if (st != ST_OK)
+        (void)rmdir(o->out); // unless something is in it
+    return st;
 }
 
 static int conclude(const struct merge_options *o, const struct evaluator_summary *s)

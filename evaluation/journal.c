@@ -1,7 +1,6 @@
 #include "evaluation/journal.h"
 
 #include "common/base/file.h"
-#include "common/base/log.h"
 #include "common/base/mem.h"
 #include "common/base/thread.h"
 
@@ -10,7 +9,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define SYNC_NS (2 * NS_PER_S) // what a power failure can cost
@@ -29,21 +27,6 @@ static enum status open_append(int *fd, const char *path)
 {
     *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     return *fd >= 0 ? ST_OK : FAIL_SYS(ST_IO, errno, "cannot open '%s'", path);
-}
-
-// The folder itself is locked, so that nothing of it is needed or left behind.
-static enum status lock(struct journal *j)
-{
-    TRY(file_make_dir(j->dir));
-    j->lock_fd = open(j->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (j->lock_fd < 0)
-        return FAIL_SYS(ST_IO, errno, "cannot open folder '%s'", j->dir);
-    if (flock(j->lock_fd, LOCK_EX | LOCK_NB) == 0)
-        return ST_OK;
-    if (errno == EWOULDBLOCK)
-        return FAIL(ST_INVAL, "folder '%s' is in use by another evaluation", j->dir);
-    log_warn("eval", "folder '%s' cannot be locked: nothing else may write there", j->dir);
-    return ST_OK;
 }
 
 static enum status add_marks(struct journal *j, int64_t episodes)
@@ -136,7 +119,7 @@ static enum status open_files(struct journal *j, const struct journal_config *cf
 
     snprintf(j->rows_path, sizeof j->rows_path, "%s/results.jsonl", j->dir);
     snprintf(j->inputs_path, sizeof j->inputs_path, "%s/inputs.jsonl", j->dir);
-    TRY(lock(j));
+    TRY(results_lock(j->dir, &j->lock_fd));
     there = file_exists(j->rows_path);
     if (there && !cfg->resume)
         return FAIL(ST_INVAL,

@@ -3,14 +3,18 @@
 #include "common/base/config.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/base/mem.h"
 #include "evaluation/stats.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 
 // ------------------------------------------------------------------ tasks and rows in memory
 
@@ -409,21 +413,46 @@ static enum status read_lines(struct results *r, const char *dir, const char *na
     return st;
 }
 
+static enum status read_settings(struct results *out, const char *dir)
+{
+    char path[PATH_MAX];
+    enum status st;
+    size_t n;
+
+    snprintf(path, sizeof path, "%s/settings.json", dir);
+    st = file_read(path, &out->settings, &n);
+    if (st == ST_MISSING)
+        return FAIL(ST_MISSING, "'%s' is no folder of an evaluation: it has no settings.json", dir);
+    TRY(st);
+    if (strlen(out->settings) != n)
+        return FAIL(ST_INVAL, "%s: expected a JSON object, not one with a byte 0", path);
+    return config_check_object(out->settings, path);
+}
+
+enum status results_lock(const char *dir, int *fd)
+{
+    TRY(file_make_dir(dir));
+    *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0)
+        return FAIL_SYS(ST_IO, errno, "cannot open folder '%s'", dir);
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+        return ST_OK;
+    if (errno == EWOULDBLOCK)
+        return FAIL(ST_INVAL, "folder '%s' is in use by another evaluation or merge", dir);
+    log_warn("eval", "folder '%s' cannot be locked: nothing else may write there", dir);
+    return ST_OK;
+}
+
 enum status results_read(struct results *out, const char *dir)
 {
     struct row_line *row;
     struct task_line task;
     struct input_line input;
-    char path[PATH_MAX];
     enum status st;
-    size_t n;
 
     if (strlen(dir) > PATH_MAX - 64)
         return FAIL(ST_INVAL, "folder name '%.60s...' is too long", dir);
-    snprintf(path, sizeof path, "%s/settings.json", dir);
-    st = file_read(path, &out->settings, &n);
-    if (st == ST_MISSING)
-        return FAIL(ST_MISSING, "'%s' is no folder of an evaluation: it has no settings.json", dir);
+    st = read_settings(out, dir);
     row = st == ST_OK ? mem_alloc(1, sizeof *row) : NULL;
     if (st == ST_OK)
         st = row ? ST_OK : ST_NOMEM;

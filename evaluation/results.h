@@ -64,6 +64,11 @@ struct evaluator_summary {
 // A struct of zeroes is empty. results_fini frees what it holds.
 void results_fini(struct results *r);
 
+// Make folder `dir` if it is not there, and keep other processes that write from it until *fd is
+// closed. The folder itself is locked, so that nothing of it is needed or left behind. ST_INVAL: it
+// is in use. *fd is -1 or open also on failure.
+NODISCARD enum status results_lock(const char *dir, int *fd);
+
 // Read folder `dir` into an empty *out. A last line without its end is not there. ST_INVAL names
 // file, line and what was expected; ST_MISSING: the folder has no evaluation.
 NODISCARD enum status results_read(struct results *out, const char *dir);

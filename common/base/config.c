@@ -32,6 +32,15 @@ struct cJSON *config_parse(const char *text)
     return parse(text, &end);
 }
 
+enum status config_check_object(const char *text, const char *what)
+{
+    cJSON *root = config_parse(text);
+    bool fine = cJSON_IsObject(root);
+
+    cJSON_Delete(root);
+    return fine ? ST_OK : FAIL(ST_INVAL, "%s: expected a JSON object, not '%.80s'", what, text);
+}
+
 static const struct opt *find(const struct opt *table, const char *name, size_t n)
 {
     for (; table->name; table++)

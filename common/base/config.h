@@ -44,6 +44,9 @@ NODISCARD enum status opts_defaults(const struct opt *table, void *obj);
 NODISCARD enum status opts_set(const struct opt *table, void *obj, const char *name,
                                const char *text);
 
+// ST_INVAL unless `text` is one JSON object; `what` names it.
+NODISCARD enum status config_check_object(const char *text, const char *what);
+
 // Apply a JSON object given as text; `what` names it in errors (a file name, "--kwargs").
 // An empty string is an empty object.
 NODISCARD enum status opts_json(const struct opt *table, void *obj, const char *text,

@@ -32,6 +32,10 @@ same parts
 # a part twice changes nothing, one of another evaluation is refused
 "$SIMSTREAM" merge --out="$work/parts" "$work/parts/1" >/dev/null || fail "merge again failed"
 same parts
+# not while somebody else writes there
+code=0
+flock "$work/parts" "$SIMSTREAM" merge --out="$work/parts" 2>"$work/merge.txt" || code=$?
+[ $code = 2 ] && grep -q "in use by another evaluation or merge" "$work/merge.txt" || fail "merged in use"
 options+=(--seed=1)
 evaluate other
 code=0
