@@ -218,3 +218,15 @@ void rays_keep_load(const struct kept *e, int at, struct rays_tile *tile)
     memcpy(tile->inst, e->hit + 2 * from, n * sizeof *e->hit);
     memcpy(tile->prim, e->hit + 2 * from + n, n * sizeof *e->hit);
 }
+
+uint64_t rays_keep_changed(const struct kept *e, int at, const struct rays_tile *tile)
+{
+    const int *before = e->hit + 2 * (size_t)at * (size_t)e->n_ray;
+    int n = e->n_ray / TILE_PIXELS, q, s;
+    uint64_t changed = 0;
+
+    for (q = 0; q < TILE_PIXELS; q++)
+        for (s = q * n; s < (q + 1) * n; s++)
+            changed |= (uint64_t)(tile->inst[s] != before[s]) << q;
+    return changed;
+}

@@ -52,4 +52,7 @@ void rays_keep_drop(struct rays_keep *k, struct kept *kept);
 void rays_keep_save(struct kept *kept, int at, struct rays_tile *tile);
 void rays_keep_load(const struct kept *kept, int at, struct rays_tile *tile);
 
+// Bit q: a sample of the tile's pixel q meets another instance than in the kept picture.
+uint64_t rays_keep_changed(const struct kept *kept, int at, const struct rays_tile *tile);
+
 #endif

@@ -16,6 +16,7 @@
 #define FACET_SLOTS 16384 // a power of two, more than twice FRAG_MAX
 #define BLOCK_X     16    // tiles that are drawn together: small enough for the cache of a core
 #define BLOCK_Y     8
+#define ALL_PIXELS  UINT64_MAX // of a tile: bit q is pixel q
 
 struct pixel8 {
     uint8_t c[4];
@@ -348,8 +349,8 @@ static void compose(struct rays_worker *w, const struct rays_tile *tile, bool ov
     }
 }
 
-// The (pixel, triangle) pairs of the nearest surfaces.
-static void find_frags(struct rays_worker *w, const struct rays_tile *tile)
+// The (pixel, triangle) pairs of the nearest surfaces in `pixels`.
+static void find_frags(struct rays_worker *w, const struct rays_tile *tile, uint64_t pixels)
 {
     const struct rays_pattern *p = tile->pattern;
     int n = p->samples, q, r, since;
@@ -359,6 +360,8 @@ static void find_frags(struct rays_worker *w, const struct rays_tile *tile)
         const int *inst = tile->inst + q * n, *prim = tile->prim + q * n;
         int *of = w->frag_of + q * n;
 
+        if (!(pixels >> q & 1))
+            continue;
         since = w->n_frag;
         for (r = 0; r < n; r++) {
             if (inst[r] < 0)
@@ -371,11 +374,12 @@ static void find_frags(struct rays_worker *w, const struct rays_tile *tile)
     }
 }
 
-// Colours of the nearest surfaces.
+// Colours of the nearest surfaces in `pixels`.
 static void shade_surfaces(struct rays_worker *w, const struct rays_view *v,
-                           const struct rays_tile *tile, const struct rays_lighting *how)
+                           const struct rays_tile *tile, uint64_t pixels,
+                           const struct rays_lighting *how)
 {
-    find_frags(w, tile);
+    find_frags(w, tile, pixels);
     shade(w, v, tile, how);
     quantize(w, how->shadowed);
 }
@@ -602,7 +606,7 @@ static void draw_mirror(struct rays_worker *w, const struct rays_tile *tile)
     for (k = 0; k < s->mirrored.n_order; k++)
         if (!s->material[s->inst[s->mirrored.order[k]].geom].transparent)
             trace_one(w, &s->mirrored, s->mirrored.order[k], &w->mirror);
-    shade_surfaces(w, &s->mirrored, &w->mirror, &how);
+    shade_surfaces(w, &s->mirrored, &w->mirror, ALL_PIXELS, &how);
     compose(w, &w->mirror, false);
     draw_transparent(w, &s->mirrored, &w->mirror, &how);
 }
@@ -730,9 +734,9 @@ static void resolve(const struct rays_worker *w, const struct rays_tile *tile,
     }
 }
 
-// The same straight from the surfaces' colours, where there is nothing else.
+// The same of `pixels` straight from the surfaces' colours, where there is nothing else.
 static void resolve_surfaces(const struct rays_worker *w, const struct rays_tile *tile,
-                             const struct render_image *img)
+                             uint64_t pixels, const struct render_image *img)
 {
     int n = tile->pattern->samples, q, s, k;
 
@@ -741,7 +745,7 @@ static void resolve_surfaces(const struct rays_worker *w, const struct rays_tile
         int x = tile->x + q % TILE, y = tile->y + q / TILE, sum[3];
         uint8_t *out = img->rgb + 3 * ((size_t)y * (size_t)img->width + (size_t)x);
 
-        if (x >= img->width || y >= img->height)
+        if (!(pixels >> q & 1) || x >= img->width || y >= img->height)
             continue;
         if (n == 1 || (of[0] == of[1] && of[0] == of[2] && of[0] == of[3])) {
             memcpy(out, w->colour8[of[0]].c, 3);
@@ -780,7 +784,9 @@ static bool is_plain(const struct rays_worker *w, struct rays_tile *tile)
     return true;
 }
 
-static void draw_tile(struct rays_worker *w, struct rays_tile *tile, const struct render_image *img)
+// Draw at least `pixels` of the tile.
+static void draw_tile(struct rays_worker *w, struct rays_tile *tile, uint64_t pixels,
+                      const struct render_image *img)
 {
     const struct rays_scene *s = &w->scene;
     struct rays_lighting how = {0, 0, 1}, all = {(1u << s->n_light) - 1, 0, 1};
@@ -793,14 +799,14 @@ static void draw_tile(struct rays_worker *w, struct rays_tile *tile, const struc
             how.base |= 1u << l;
     }
     if (is_plain(w, tile)) {
-        shade_surfaces(w, &s->main, tile, &how);
-        resolve_surfaces(w, tile, img);
+        shade_surfaces(w, &s->main, tile, pixels, &how);
+        resolve_surfaces(w, tile, pixels, img);
         return;
     }
     memset(w->fb, 0, sizeof w->fb);
     if (s->mirror_geom >= 0)
         draw_mirror(w, tile);
-    shade_surfaces(w, &s->main, tile, &how);
+    shade_surfaces(w, &s->main, tile, ALL_PIXELS, &how);
     compose(w, tile, s->mirror_geom >= 0);
     if (s->sky)
         draw_sky(w, tile);
@@ -860,7 +866,7 @@ static void draw_block(struct rays_worker *w, const struct rays_block *b,
     start_block(w, &w->pattern, b);
     find_surfaces(w, v, 0, v->n_order, true, b);
     for (i = 0; i < b->nx * b->ny; i++)
-        draw_tile(w, &b->tile[i], img);
+        draw_tile(w, &b->tile[i], ALL_PIXELS, img);
 }
 
 // --- what stands still
@@ -905,7 +911,7 @@ static void keep_block(struct rays_worker *w, int n_still, const struct rays_blo
     find_surfaces(w, &s->main, 0, n_still, true, b);
     for (i = 0; i < b->nx * b->ny; i++) {
         rays_keep_save(kept, tile_number(s, &b->tile[i]), &b->tile[i]);
-        draw_tile(w, &b->tile[i], &img);
+        draw_tile(w, &b->tile[i], ALL_PIXELS, &img);
     }
     memcpy(s->transparent, w->transparent, (size_t)n_transparent * sizeof *s->transparent);
     s->n_transparent = n_transparent;
@@ -923,7 +929,24 @@ static void copy_tile(const struct rays_tile *tile, const uint8_t *rgb,
     }
 }
 
-// The kept picture, with what moves in the tiles that it may be seen in.
+// The pixels of a tile in which something that moves is seen.
+static uint64_t pixels_of_moving(const struct rays_worker *w, int n_still,
+                                 const struct rays_tile *tile, const struct kept *kept)
+{
+    const struct rays_scene *s = &w->scene;
+    const struct rays_view *v = &s->main;
+    int k;
+
+    for (k = n_still; s->n_transparent > 0 && k < v->n_order; k++) {
+        int i = v->order[k];
+
+        if (s->material[s->inst[i].geom].transparent && in_tile(&v->seen[i], tile))
+            return ALL_PIXELS; // it may be in front of any of them
+    }
+    return rays_keep_changed(kept, tile_number(s, tile), tile);
+}
+
+// The kept picture, with what moves in the pixels that it is seen in.
 static void draw_over(struct rays_worker *w, int n_still, const struct rays_block *b,
                       const struct kept *kept, const struct render_image *img)
 {
@@ -945,13 +968,16 @@ static void draw_over(struct rays_worker *w, int n_still, const struct rays_bloc
         } else {
             tile->limit = 0; // nothing is drawn here
             tile->stale = false;
-            copy_tile(tile, kept->rgb, img);
         }
+        copy_tile(tile, kept->rgb, img);
     }
     find_surfaces(w, v, n_still, v->n_order, true, b);
-    for (i = 0; i < n; i++)
-        if (touched[i])
-            draw_tile(w, &b->tile[i], img);
+    for (i = 0; i < n; i++) {
+        uint64_t pixels = touched[i] ? pixels_of_moving(w, n_still, &b->tile[i], kept) : 0;
+
+        if (pixels)
+            draw_tile(w, &b->tile[i], pixels, img);
+    }
 }
 
 // Mirrors and shadows show what moves anywhere.
