@@ -3,6 +3,7 @@
 #include "common/base/batcher.h"
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "envserver/snapshot.h"
 #include "rollout/fleet.h"
 
 #include <string.h>
@@ -31,6 +32,7 @@ struct servers {
     int *batch;             // (n_env) scratch
     struct reset_row *rows; // (n_env) scratch
     float *actions;         // (n_env, n_act) scratch
+    uint32_t *ids;          // (n_env) scratch
 };
 
 static enum status check_same(const struct servers *s, int i)
@@ -70,7 +72,8 @@ static enum status build(struct servers *s)
     s->batch = mem_alloc(n, sizeof s->batch[0]);
     s->rows = mem_alloc(n, sizeof s->rows[0]);
     s->actions = mem_alloc(n * (size_t)s->spec.n_act, sizeof s->actions[0]);
-    if (!s->envs || !s->seats || !s->owed || !s->batch || !s->rows || !s->actions)
+    s->ids = mem_alloc(n, sizeof s->ids[0]);
+    if (!s->envs || !s->seats || !s->owed || !s->batch || !s->rows || !s->actions || !s->ids)
         return ST_NOMEM;
     for (i = 0; i < s->n_env; i++)
         s->envs[i] = (uint32_t)i;
@@ -113,6 +116,7 @@ void servers_close(struct servers *s)
     mem_free(s->batch);
     mem_free(s->rows);
     mem_free(s->actions);
+    mem_free(s->ids);
     pthread_mutex_destroy(&s->mtx);
     mem_free(s);
 }
@@ -219,6 +223,160 @@ enum status servers_step(struct servers *s, const uint8_t *rows, int n)
     pthread_mutex_lock(&s->mtx);
     st = step(s, rows, n);
     pthread_mutex_unlock(&s->mtx);
+    return st;
+}
+
+// --- states and fields; all of this with s->mtx held, for a connection must not be replaced by its
+// --- successor while it is asked something -------------------------------------------------------
+
+// What one server has to do with a request: its envs' places in the request (s->batch), and the
+// server's numbers of them (s->ids).
+static enum status part_of(struct servers *s, int source, const uint32_t *env, int n, int *n_part)
+{
+    int i, at, k = 0;
+
+    for (i = 0; i < n; i++) {
+        TRY(fleet_locate(s->fleet, (int)env[i], &at, &s->ids[k]));
+        if (at == source)
+            s->batch[k++] = i;
+    }
+    *n_part = k;
+    return ST_OK;
+}
+
+static enum status name_server(const struct envclient *c)
+{
+    return error_prefix("env server %s", envclient_url(c));
+}
+
+// The answer of one server into that of all; the first one says how long a row is.
+static enum status merge(const struct servers *s, const struct state_rows *part,
+                         const uint32_t *env, int n, struct msg **m, struct state_rows *out)
+{
+    size_t bytes = part->stride - sizeof(struct state_row);
+    uint8_t *rows;
+    int i;
+
+    if (!*m) {
+        TRY(state_begin_rows(m, MSG_SAVED, 0, env, n, bytes, &rows));
+        *out = (struct state_rows){.n = n, .stride = part->stride, .rows = rows};
+    }
+    if (part->stride != out->stride)
+        return FAIL(ST_PROTO, "rows of %zu bytes, those of another server have %zu", part->stride,
+                    out->stride);
+    rows = (*m)->data + (out->rows - (*m)->data);
+    for (i = 0; i < part->n; i++)
+        memcpy(rows + (size_t)s->batch[i] * out->stride + sizeof(struct state_row),
+               part->rows + (size_t)i * part->stride + sizeof(struct state_row), bytes);
+    return ST_OK;
+}
+
+static enum status read_part(struct servers *s, struct envclient *c, const uint32_t *env, int n,
+                             int n_part, const char *field, const char *element, struct msg **m,
+                             struct state_rows *out)
+{
+    struct state_rows part;
+    struct msg *answer;
+    enum status st;
+
+    if (field)
+        TRY(envclient_get(c, s->ids, n_part, field, element, &answer, &part));
+    else
+        TRY(envclient_save(c, s->ids, n_part, &answer, &part));
+    st = merge(s, &part, env, n, m, out);
+    msg_free(answer);
+    return st;
+}
+
+static enum status read_all(struct servers *s, const uint32_t *env, int n, const char *field,
+                            const char *element, struct msg **m, struct state_rows *out)
+{
+    int source, k;
+
+    for (source = 0; source < intake_n_source(s->intake); source++) {
+        struct envclient *c = intake_source(s->intake, source);
+
+        TRY(part_of(s, source, env, n, &k));
+        if (k > 0 && read_part(s, c, env, n, k, field, element, m, out) != ST_OK)
+            return name_server(c);
+    }
+    return ST_OK;
+}
+
+enum status servers_read(struct servers *s, const uint32_t *env, int n, const char *field,
+                         const char *element, struct msg **m, struct state_rows *out)
+{
+    enum status st;
+
+    *m = NULL;
+    pthread_mutex_lock(&s->mtx);
+    st = read_all(s, env, n, field, element, m, out);
+    pthread_mutex_unlock(&s->mtx);
+    if (st != ST_OK)
+        msg_free(*m);
+    return st;
+}
+
+// The episodes of loaded states are those of their envs now.
+static enum status note_loaded(struct servers *s, const uint32_t *env, int n, const uint8_t *states,
+                               size_t bytes)
+{
+    struct snapshot_identity id;
+    int i;
+
+    for (i = 0; i < n; i++) {
+        struct seat *seat = &s->seats[env[s->batch[i]]];
+
+        TRY(snapshot_identify(states + (size_t)i * bytes, bytes, &id));
+        seat->seed = id.seed;
+        seat->episode = id.episode;
+        seat->seeded = true;
+        seat->restart = false;
+    }
+    return ST_OK;
+}
+
+// `part`: (n, bytes) scratch.
+static enum status write_all(struct servers *s, const uint32_t *env, int n, const char *field,
+                             const char *element, const uint8_t *content, size_t stride,
+                             size_t bytes, uint8_t *part)
+{
+    int source, i, k;
+    enum status st;
+
+    for (source = 0; source < intake_n_source(s->intake); source++) {
+        struct envclient *c = intake_source(s->intake, source);
+
+        TRY(part_of(s, source, env, n, &k));
+        for (i = 0; i < k; i++)
+            memcpy(part + (size_t)i * bytes, content + (size_t)s->batch[i] * stride, bytes);
+        if (k == 0)
+            continue;
+        if (field)
+            st = envclient_set(c, s->ids, k, field, element, (const double *)(const void *)part,
+                               (int)(bytes / sizeof(double)));
+        else
+            st = envclient_load(c, s->ids, k, part, bytes, bytes);
+        if (st == ST_OK && !field)
+            st = note_loaded(s, env, k, part, bytes);
+        if (st != ST_OK)
+            return name_server(c);
+    }
+    return ST_OK;
+}
+
+enum status servers_write(struct servers *s, const uint32_t *env, int n, const char *field,
+                          const char *element, const void *content, size_t stride, size_t bytes)
+{
+    uint8_t *part = mem_alloc((size_t)n, bytes);
+    enum status st;
+
+    if (!part)
+        return ST_NOMEM;
+    pthread_mutex_lock(&s->mtx);
+    st = write_all(s, env, n, field, element, content, stride, bytes, part);
+    pthread_mutex_unlock(&s->mtx);
+    mem_free(part);
     return st;
 }
 

@@ -6,7 +6,8 @@
 // until the server is back, and then begins the env's next episode (a held reset the one that it
 // asked for). servers_give_up turns what is held into errors instead.
 //
-// Threads: one sends (servers_reset, servers_step), one receives (servers_recv, servers_give_up).
+// Threads: one sends (servers_reset, servers_step) and asks (servers_read, servers_write), one
+// receives (servers_recv, servers_give_up).
 #ifndef CAPI_SERVERS_H
 #define CAPI_SERVERS_H
 
@@ -33,6 +34,19 @@ NODISCARD enum status servers_step(struct servers *s, const uint8_t *rows, int n
 NODISCARD enum status servers_recv(struct servers *s, struct msg **m,
                                    const struct batch_head **head, const uint8_t **rows,
                                    int64_t wait_ns);
+
+// States and fields of n envs (our numbers) through all servers; they have nothing asked, and each
+// server is asked about its own. ST_CLOSED names the server if one of them is lost.
+//
+// servers_read: the states, or with a `field` and an `element` its numbers, as envclient_save and
+// envclient_get give them, in the order of `env`; free *m with msg_free. servers_write: the
+// contents stand at every `stride` bytes, `bytes` of each. A server checks all of its part before
+// it takes any; what another server has taken by then stays.
+NODISCARD enum status servers_read(struct servers *s, const uint32_t *env, int n, const char *field,
+                                   const char *element, struct msg **m, struct state_rows *out);
+NODISCARD enum status servers_write(struct servers *s, const uint32_t *env, int n,
+                                    const char *field, const char *element, const void *content,
+                                    size_t stride, size_t bytes);
 
 // Answer with errors what lost servers hold; the rows come with the next servers_recv.
 void servers_give_up(struct servers *s);

@@ -574,6 +574,8 @@ static enum status save(struct ss_vec *v, const uint32_t *ids, int n, struct ss_
 
     if (v->client) {
         TRY(envclient_save(v->client, ids, n, &m, &rows));
+    } else if (v->servers) {
+        TRY(servers_read(v->servers, ids, n, NULL, NULL, &m, &rows));
     } else {
         size_t bytes = port_state_bytes(v->port);
 
@@ -627,6 +629,9 @@ static enum status load(struct ss_vec *v, const uint32_t *ids, int n, const stru
                     (long long)s->bytes, (long long)s->stride);
     if (v->client)
         return envclient_load(v->client, ids, n, s->states, (size_t)s->stride, (size_t)s->bytes);
+    if (v->servers)
+        return servers_write(v->servers, ids, n, NULL, NULL, s->states, (size_t)s->stride,
+                             (size_t)s->bytes);
     return port_load(v->port, ids, n, s->states, (size_t)s->stride, (size_t)s->bytes);
 }
 
@@ -645,12 +650,14 @@ int ss_load(struct ss_vec *v, const uint32_t *which, int n, const struct ss_stat
 int ss_set_field(struct ss_vec *v, const uint32_t *which, int n, const char *field,
                  const char *element, const double *x, int k)
 {
+    size_t bytes = (size_t)k * sizeof x[0];
     enum status st;
     uint32_t *ids;
 
     TRY(take_hold(v, which, n, &ids));
-    st = v->client ? envclient_set(v->client, ids, n, field, element, x, k)
-                   : port_set_field(v->port, ids, n, field, element, x, (size_t)k * sizeof x[0], k);
+    st = v->client    ? envclient_set(v->client, ids, n, field, element, x, k)
+         : v->servers ? servers_write(v->servers, ids, n, field, element, x, bytes, bytes)
+                      : port_set_field(v->port, ids, n, field, element, x, bytes, k);
     return let_go(v, which, n, ids, st);
 }
 
@@ -671,7 +678,10 @@ static enum status get_remote(struct ss_vec *v, const uint32_t *ids, int n, cons
     struct msg *m;
     int i;
 
-    TRY(envclient_get(v->client, ids, n, field, element, &m, &rows));
+    if (v->client)
+        TRY(envclient_get(v->client, ids, n, field, element, &m, &rows));
+    else
+        TRY(servers_read(v->servers, ids, n, field, element, &m, &rows));
     bytes = rows.stride - sizeof(struct state_row);
     *k = (int)(bytes / sizeof x[0]);
     st = check_room(field, n, (size_t)*k, max);
@@ -685,7 +695,7 @@ static enum status get_remote(struct ss_vec *v, const uint32_t *ids, int n, cons
 static enum status get(struct ss_vec *v, const uint32_t *ids, int n, const char *field,
                        const char *element, double *x, int64_t max, int *k)
 {
-    if (v->client)
+    if (!v->port)
         return get_remote(v, ids, n, field, element, x, max, k);
     TRY(port_field_size(v->port, field, element, k));
     TRY(check_room(field, n, (size_t)*k, max));

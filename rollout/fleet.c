@@ -147,6 +147,18 @@ enum status fleet_find(const struct fleet *f, int source, uint32_t env, int *out
     return ST_OK;
 }
 
+enum status fleet_locate(const struct fleet *f, int env, int *source, uint32_t *id)
+{
+    const struct place *p = &f->place[env];
+
+    if (f->lost[p->source])
+        return FAIL(ST_CLOSED, "env %d: env server %s is lost", env,
+                    envclient_url(intake_source(f->in, p->source)));
+    *source = p->source;
+    *id = p->env;
+    return ST_OK;
+}
+
 enum status fleet_reset(struct fleet *f, uint64_t seed, uint64_t stream_first,
                         const uint64_t *episode)
 {

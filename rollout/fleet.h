@@ -20,6 +20,9 @@ const struct spec *fleet_spec(const struct fleet *f);
 // The env of a server's row; ST_PROTO if it is not ours.
 NODISCARD enum status fleet_find(const struct fleet *f, int source, uint32_t env, int *out);
 
+// Where an env lives: its server, and its number there. ST_CLOSED if that server is lost.
+NODISCARD enum status fleet_locate(const struct fleet *f, int env, int *source, uint32_t *id);
+
 // Start all episodes: those of (seed, stream_first + env, episode[env]); episode is (n_env).
 NODISCARD enum status fleet_reset(struct fleet *f, uint64_t seed, uint64_t stream_first,
                                   const uint64_t *episode);

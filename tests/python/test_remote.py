@@ -1,6 +1,7 @@
 """The same environments at an env server."""
 
 import contextlib
+import json
 import os
 import tempfile
 import time
@@ -259,6 +260,42 @@ class Remote(unittest.TestCase):
             with self.assertRaisesRegex(errors.InvalidError, "'geom_size' is not in the plan"):
                 env.set_field(0, "geom_size", 1)
             env.step(np.zeros((3, 3)))
+
+    def test_states_and_fields_through_several_servers(self):
+        plan = '[{"field": "body_mass", "range": [0.5, 2]}, {"field": "gravity"}]'
+        option = f"--randomize={plan}"
+        with server("Hopper-v5", 2, option) as (a, _), server("Hopper-v5", 2, option) as (b, dies):
+            env = simstream.make_vec(address=f"{a},{b}")
+            alone = simstream.make_vec("Hopper-v5", 4, randomize=json.loads(plan))
+            env.reset(seed=4)
+            for _ in range(5):
+                env.step(np.full((4, 3), 0.3))
+            states = env.snapshot()
+            alone.restore(None, states)
+            env.restore([3, 0, 2], states[:3])  # each goes to the other server but one
+            actions = np.array([[0.1], [-0.2], [0.3], [0.4]]) * np.ones(3)
+            want = alone.step(actions)
+            order = [3, 0, 2, 1]
+            env.restore([1], states[3])
+            got = env.step(actions[np.argsort(order)])
+            for part in range(4):
+                np.testing.assert_array_equal(got[part][order], want[part])
+            env.set_field([3, 0], "gravity", [[0, 0, -1], [0, 0, -2]])
+            np.testing.assert_array_equal(env.get_field([0, 1, 3], "gravity")[:, 2],
+                                          [-2, -9.81, -1])
+            np.testing.assert_array_equal(env.get_field(order, "body_mass"),
+                                          alone.get_field(None, "body_mass"))
+            with self.assertRaisesRegex(errors.SimstreamError, f"{b}.*CRC"):
+                env.restore([2], [states[0][:-1] + bytes([states[0][-1] ^ 1])])
+            with self.assertRaisesRegex(errors.InvalidError, f"{a}.*'geom_size' is not in the plan"):
+                env.set_field(None, "geom_size", 1)
+            dies.kill()
+            dies.wait()
+            env.step(actions)  # the loss is known after it
+            with self.assertRaisesRegex(errors.ClosedError, f"env server {b} is lost"):
+                env.snapshot()
+            self.assertEqual(len(env.snapshot([0, 1])), 2)
+            env.close()
 
     def test_nobody_listens(self):
         start = time.monotonic()
