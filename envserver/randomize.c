@@ -77,7 +77,8 @@ static const struct allowed {
     {"actuator_forcerange", mjOBJ_ACTUATOR, false},
 };
 
-// What mj_setConst writes; probe() finds out whether it has come to write more.
+// What mj_setConst writes; probe() finds out whether it has come to write more. The modes are put
+// back before it returns, but other envs may be drawn meanwhile.
 static const char *const derived[] = {
     "body_subtreemass",
     "body_invweight0",
@@ -89,6 +90,8 @@ static const char *const derived[] = {
     "actuator_acc0",
     "actuator_length0",
     "actuator_lengthrange",
+    "cam_mode",
+    "light_mode",
     "cam_pos0",
     "cam_poscom0",
     "cam_mat0",

@@ -13,10 +13,9 @@
 //                 (default: every element)
 //   component     of an element, from 0 (default: all)
 //   op            set (the number itself), scale (times the model's) or add (default scale)
-//   range         lowest and highest number (default [1, 1]: the field may be set, and is not
-//   drawn) distribution  uniform, log-uniform, or normal (the range is +- 2 standard deviations,
-//   what lies
-//                 outside is put onto its ends)
+//   range         lowest and highest number (default [1, 1]: the field may be set, is not drawn)
+//   distribution  uniform, log-uniform, or normal (the range is +- 2 standard deviations, what
+//                 lies outside is put onto its ends)
 //   shared        one number for all elements and components of the entry (default false)
 //   also          a second field of as many elements that is multiplied (...) by the same number as
 //                 its element of the first; every component of it

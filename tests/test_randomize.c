@@ -5,6 +5,8 @@
 #include "envserver/pool_priv.h"
 #include "scenes/model_arrays.h"
 
+#include <sys/mman.h>
+
 #define NEVER   (20 * NS_PER_S)
 #define ROW_MAX 16384
 
@@ -102,6 +104,63 @@ static void check_against_copy(const char *task)
     mem_free(mem);
     randomize_destroy(r);
     scene_destroy(scene);
+}
+
+// What variants do not have of their own belongs to other envs, which run at the same time: the
+// engine does not even write to it for a moment (mj_setConst once did, to the modes of cameras).
+static void what_is_shared_is_never_written(void **state)
+{
+    static const char *const tasks[] = {"Hopper-v5", "Ant-v5"};
+    struct model_array all[MODEL_ARRAYS_MAX];
+    struct scene_start start = {5, 6, 7};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct randomize *r = NULL;
+        struct scene *scene = NULL;
+        struct variant *variant;
+        const mjModel *model;
+        mjModel shared;
+        uint8_t *still, *buffer;
+        struct sim sim;
+        void *mem;
+        int k, n;
+
+        assert_ok(scene_create(&scene, tasks[i], ""));
+        // the same model in memory that nobody may write to
+        model = scene->model;
+        shared = *model;
+        buffer = shared.buffer;
+        still = mmap(NULL, (size_t)shared.nbuffer, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(still != MAP_FAILED);
+        memcpy(still, buffer, (size_t)shared.nbuffer);
+        n = model_arrays(&shared, all);
+        for (k = 0; k < n; k++) {
+            uint8_t **at = (uint8_t **)(void *)((uint8_t *)&shared + all[k].offset);
+
+            if (*at)
+                *at = still + (*at - buffer);
+        }
+        assert_int_equal(mprotect(still, (size_t)shared.nbuffer, PROT_READ), 0);
+
+        assert_ok(randomize_create(&r, scene, plan));
+        mem = mem_alloc(1, randomize_variant_bytes(r));
+        assert_ok(sim_init(&sim, scene));
+        scene->model = &shared;
+        variant = variant_make(r, mem);
+        assert_int_equal(variant_enter(variant, &sim), ROW_ERROR_NONE);
+        assert_int_equal(variant_draw(variant, &sim, &start), ROW_ERROR_NONE);
+        assert_int_equal(sim_reset(&sim, &start), ROW_ERROR_NONE);
+        sim_fini(&sim);
+        mem_free(mem);
+        randomize_destroy(r);
+        assert_int_equal(mprotect(still, (size_t)shared.nbuffer, PROT_READ | PROT_WRITE), 0);
+        scene->model = model;
+        scene_destroy(scene);
+        munmap(still, (size_t)shared.nbuffer);
+    }
 }
 
 static void a_variant_is_a_changed_copy(void **state)
@@ -396,6 +455,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         leak_test(a_variant_is_a_changed_copy),
+        leak_test(what_is_shared_is_never_written),
         leak_test(draws_are_a_function_of_the_identity),
         leak_test(numbers_lie_in_their_range_and_ramps_open_it),
         leak_test(fields_can_be_set_while_envs_run),
