@@ -5,6 +5,7 @@
 #include "envserver/render.h"
 #include "scenes/libero/libero.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 #define NEVER (60 * NS_PER_S)
@@ -439,21 +440,36 @@ static void start_all(struct crowd *c, bool same_seed)
     gather(c);
 }
 
-static void step_all(struct crowd *c, int t)
+// One step of those envs whose bit in `skip` is not set.
+static void send_step(struct crowd *c, int t, unsigned skip)
 {
-    int n_act = pool_spec(c->pool)->n_act, i, k;
+    int n_act = pool_spec(c->pool)->n_act, n = 0, i, k;
     size_t stride = step_stride(1, n_act);
     uint8_t rows[16 * 256] = {0};
 
     for (i = 0; i < c->n_env; i++) {
-        struct step_row *row = (struct step_row *)(rows + (size_t)i * stride);
+        struct step_row *row = (struct step_row *)(rows + (size_t)n * stride);
 
+        if (skip >> i & 1)
+            continue;
         *row = (struct step_row){.env = (uint32_t)i, .n_sub = 1};
         for (k = 0; k < n_act; k++)
             ((float *)(row + 1))[k] = 0.3f * sinf((float)(t + k));
+        n++;
     }
-    assert_ok(port_step(c->port, rows, c->n_env));
+    if (n > 0)
+        assert_ok(port_step(c->port, rows, n));
+}
+
+static void step_all(struct crowd *c, int t)
+{
+    send_step(c, t, 0);
     gather(c);
+}
+
+static const struct row_head *row_of(const struct crowd *c, int env)
+{
+    return (const struct row_head *)(c->rows + (size_t)env * c->layout->stride);
 }
 
 static const uint8_t *picture(const struct crowd *c, int env)
@@ -532,6 +548,229 @@ static void processes_draw_the_same(void **state)
     crowd_fini(&processes);
 }
 
+#define N_FIELD 4
+static const char *const drawn[N_FIELD] = {"geom_rgba", "cam_pos", "cam_fovy", "light_diffuse"};
+#define DRAWN                                                             \
+    "[{\"field\": \"geom_rgba\", \"range\": [0.2, 1]},"                   \
+    " {\"field\": \"cam_pos\", \"op\": \"add\", \"range\": [-0.4, 0.4]}," \
+    " {\"field\": \"cam_fovy\", \"range\": [0.7, 1.3]},"                  \
+    " {\"field\": \"light_diffuse\", \"range\": [0.3, 1]}]"
+
+// The model of an env as the port tells it, from the compiled one.
+static mjModel *model_of(struct crowd *c, uint32_t env)
+{
+    mjModel *m = mj_copyModel(NULL, pool_scene(c->pool)->model);
+    mjData *d = mj_makeData(m);
+    double x[1024];
+    int i, k, n;
+
+    for (i = 0; i < N_FIELD; i++) {
+        float *reals = i == 0 ? m->geom_rgba : m->light_diffuse;
+
+        assert_ok(port_field_size(c->port, drawn[i], "", &n));
+        assert_true(n <= 1024);
+        assert_ok(port_get_field(c->port, &env, 1, drawn[i], "", x, sizeof x, n));
+        for (k = 0; k < n; k++)
+            if (i == 0 || i == 3)
+                reals[k] = (float)x[k];
+            else if (i == 1)
+                m->cam_pos[k] = x[k];
+            else
+                m->cam_fovy[k] = (__typeof__(m->cam_fovy[0]))x[k];
+    }
+    mj_setConst(m, d); // the camera follows a body: places relative to it
+    mj_deleteData(d);
+    return m;
+}
+
+// Colours, cameras and lights that differ per env are those of its picture: drawn again by another
+// renderer from a model of its own.
+static void drawn_models_are_in_their_pictures(void **state)
+{
+    struct pool_config pc = {.task = "Hopper-v5",
+                             .kwargs = "{\"cameras\": \"track:48x32\", \"render_samples\": 1, "
+                                       "\"exclude_current_positions_from_observation\": false}",
+                             .n_env = 4,
+                             .n_thread = 2,
+                             .randomize = DRAWN};
+    struct render_camera cam = {.width = 48, .height = 32, .orient = RENDER_UPRIGHT};
+    static uint8_t rgb[48 * 32 * 3];
+    struct render_out out = {.rgb = rgb};
+    struct render_config cfg;
+    struct crowd c;
+    int i, k, t;
+
+    (void)state;
+    crowd_init(&c, &pc, 0);
+    render_config_default(&cfg);
+    cfg.samples = 1;
+    for (t = 0; t < 3; t++) {
+        start_all(&c, false);
+        for (i = 0; i < c.n_env; i++) {
+            const double *obs = (const double *)((const uint8_t *)row_of(&c, i) + c.layout->obs);
+            mjModel *m = model_of(&c, (uint32_t)i);
+            mjData *d = mj_makeData(m);
+            struct render_shared *shared = NULL;
+            struct render_worker *worker = NULL;
+
+            mj_resetData(m, d);
+            mju_copy(d->qpos, obs, (int)m->nq);
+            mj_forward(m, d);
+            assert_ok(render_shared_create(&shared, m, &cfg));
+            assert_ok(render_worker_create(&worker, shared));
+            assert_ok(render_camera_parse(&cam, m, "track"));
+            assert_ok(render_frame(worker, m, d, &cam, &out));
+            assert_memory_equal(picture(&c, i), rgb, sizeof rgb);
+            render_worker_destroy(worker);
+            render_shared_destroy(shared);
+            mj_deleteData(d);
+            mj_deleteModel(m);
+        }
+        for (i = 1; i < c.n_env; i++)
+            assert_memory_not_equal(picture(&c, 0), picture(&c, i), sizeof rgb);
+        for (k = 0; k < 3; k++)
+            step_all(&c, k);
+    }
+    crowd_fini(&c);
+}
+
+// A state taken and loaded elsewhere goes on with the same pictures, those of a drawn model too,
+// between threads and processes.
+static void states_go_on_with_their_pictures(void **state)
+{
+    struct pool_config pc = {.task = "HalfCheetah-v5",
+                             .kwargs = "{\"max_episode_steps\": 9, " SMALL "}",
+                             .n_env = 3,
+                             .n_thread = 2,
+                             .randomize = DRAWN};
+    struct crowd a, b;
+    size_t bytes, from = sizeof(uint32_t);
+    uint8_t *states;
+    uint32_t env;
+    int t, i;
+
+    (void)state;
+    crowd_init(&a, &pc, 0);
+    pc.isolate = POOL_ISOLATE_PROCESS;
+    crowd_init(&b, &pc, 0);
+    bytes = port_state_bytes(a.port);
+    states = mem_alloc(3, bytes);
+    start_all(&a, false);
+    for (t = 0; t < 5; t++)
+        step_all(&a, t);
+    for (i = 0; i < 3; i++) {
+        env = (uint32_t)i;
+        assert_ok(port_save(a.port, &env, 1, states + (size_t)i * bytes, bytes));
+        env = (uint32_t)(2 - i);
+        assert_ok(port_load(b.port, &env, 1, states + (size_t)i * bytes, bytes, bytes));
+    }
+    for (; t < 14; t++) { // over the end of the episode, and into the next one's model
+        step_all(&a, t);
+        step_all(&b, t);
+        for (i = 0; i < 3; i++)
+            assert_memory_equal((const uint8_t *)row_of(&a, i) + from,
+                                (const uint8_t *)row_of(&b, 2 - i) + from, a.layout->stride - from);
+    }
+    assert_true(row_of(&a, 0)->episode == 1);
+    assert_memory_not_equal(picture(&a, 0), picture(&a, 1), a.layout->stride - a.layout->pictures);
+    mem_free(states);
+    crowd_fini(&a);
+    crowd_fini(&b);
+}
+
+// Rows of `c`, whose workers come to grief, against those of an undisturbed twin, which starts the
+// next episode where `c` lost one. The envs that have lost theirs, a bit each.
+static unsigned compare_with_twin(const struct crowd *c, const struct crowd *twin)
+{
+    unsigned now = 0;
+    size_t k;
+    int i;
+
+    for (i = 0; i < c->n_env; i++) {
+        const struct row_head *h = row_of(c, i);
+
+        if (!(h->flags & ROW_ERROR)) {
+            if (memcmp(h, row_of(twin, i), c->layout->stride) != 0)
+                fail_msg("env %d, episode %llu, step %u: the row differs", i,
+                         (unsigned long long)h->episode, h->elapsed);
+            continue;
+        }
+        now |= 1u << i;
+        assert_true(h->error == ROW_ERROR_CRASH || h->error == ROW_ERROR_TIMEOUT);
+        assert_int_equal(h->flags & (ROW_TERMINATED | ROW_TRUNCATED), 0);
+        for (k = c->layout->pictures; k < c->layout->stride; k++)
+            assert_int_equal(((const uint8_t *)h)[k], 0);
+    }
+    return now;
+}
+
+// Send `signal` to worker w while it has a request, if it comes to have one.
+static void strike(struct crowd *c, int w, int signal)
+{
+    unsigned owner;
+    int i, pid;
+
+    while (port_in_flight(c->port) > 0) {
+        for (i = 0; i < c->n_env; i++)
+            if (workq_look(&c->pool->cells[i], &owner) == WORKQ_CLAIMED && owner == (unsigned)w &&
+                (pid = pool_worker_pid(c->pool, w)) > 0) {
+                kill(pid, signal);
+                return;
+            }
+        if (workq_any(&c->pool->lanes[0]))
+            continue;
+        return; // the other one has taken them all
+    }
+}
+
+// Workers that draw are killed and stopped: each request is answered once, by the row that an
+// undisturbed pool gives or by an error without a picture.
+static void killed_and_stopped_painters_are_replaced(void **state)
+{
+    struct pool_config pc = {.task = "Hopper-v5",
+                             .kwargs = "{\"cameras\": \"track:160x120\"}",
+                             .n_env = 4,
+                             .n_thread = 2,
+                             .isolate = POOL_ISOLATE_PROCESS,
+                             .step_timeout_ns = NS_PER_S};
+    int t, i, errors = 0;
+    struct crowd c, twin;
+    struct pool_stats s;
+    unsigned lost;
+
+    (void)state;
+    crowd_init(&c, &pc, 0);
+    pc.isolate = POOL_ISOLATE_THREAD;
+    pc.step_timeout_ns = 0;
+    crowd_init(&twin, &pc, 0);
+    start_all(&c, false);
+    start_all(&twin, false);
+    lost = compare_with_twin(&c, &twin);
+    for (t = 0; t < 40 || errors == 0; t++) {
+        send_step(&c, t, 0);
+        if (t % 4 == 3)
+            strike(&c, t / 4 % 2, t % 20 == 7 ? SIGSTOP : SIGKILL);
+        gather(&c);
+        send_step(&twin, t, lost);
+        for (i = 0; i < c.n_env; i++) { // these have begun another episode
+            struct reset_row row = {
+                .env = (uint32_t)i, .seed = (uint64_t)i, .episode = row_of(&c, i)->episode};
+
+            if (lost >> i & 1)
+                assert_ok(port_reset(twin.port, &row, 1));
+        }
+        gather(&twin);
+        lost = compare_with_twin(&c, &twin);
+        errors += __builtin_popcount(lost);
+    }
+    pool_stats_get(c.pool, &s);
+    assert_true(errors <= s.restarts);
+    print_message("%lld workers were replaced, %d of %d requests ended by an error\n",
+                  (long long)s.restarts, errors, t * c.n_env);
+    crowd_fini(&twin);
+    crowd_fini(&c);
+}
+
 static void a_batch_that_no_message_holds_is_refused(void **state)
 {
     struct pool_config pc = {.task = "Hopper-v5",
@@ -577,6 +816,9 @@ int main(void)
         leak_test(a_renderer_that_fails_ends_the_episode),
         leak_test(every_env_is_in_its_own_picture),
         leak_test(processes_draw_the_same),
+        leak_test(drawn_models_are_in_their_pictures),
+        leak_test(states_go_on_with_their_pictures),
+        leak_test(killed_and_stopped_painters_are_replaced),
         leak_test(a_batch_that_no_message_holds_is_refused),
         leak_test(what_cannot_be_drawn_is_no_pool),
     };
