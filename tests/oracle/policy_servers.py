@@ -1,7 +1,7 @@
 """Evaluations by policy servers against the same evaluation in process.
 
     [KILLS=3] policy_servers.py SIMSTREAM [NAME...]    run all checks or those named (protocols,
-                                           refusals, deaths); KILLS=20 for the whole campaign of kills
+                                           films, refusals, deaths); KILLS=20 for the whole campaign of kills
     policy_servers.py --serve KIND         be a server; prints its port (the checks start these)
 
 The policy behind every server answers with the expert's action, which the observation contains, so
@@ -386,6 +386,31 @@ def protocols(work, wanted):
                 print(f"{kind}, {envs} envs: same, {time.time() - begin:.1f} s", flush=True)
 
 
+def film_length(path):
+    text = subprocess.run(["ffprobe", "-v", "error", "-count_frames", "-show_entries",
+                           "stream=nb_read_frames", "-of", "csv=p=0", path], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    return int(text.strip().rstrip(","))
+
+
+def films(work, wanted):
+    """Films of episodes by a server, some of which were cut off by its errors and played again: each
+    shows the last try alone, from its start to its end."""
+    with Server("openpi-raise") as s:
+        got = evaluate(work, "films", f"ws://127.0.0.1:{s.port}", STATE, "--max-envs=3",
+                       "--retries=30", "--video=all", "--video-camera=agentview:32x32")
+        check(got == wanted, "films change the results")
+    with open(os.path.join(work, "films", "summary.json")) as file:
+        summary = json.load(file)
+    check(summary["retries"] > 0, "the server raised nothing")
+    paths = summary["overall"]["video_paths"]
+    check(len(paths) == len(wanted), "films:", paths)
+    for path, row in zip(paths, wanted):
+        n = film_length(os.path.join(work, "films", path))
+        check(n == row["length"] + 1, path, "has", n, "pictures, the episode", row["length"], "steps")
+    print(f"{len(paths)} films, {summary['retries']} episodes played again: same", flush=True)
+
+
 def refusals(work):
     for kind, scheme, options, why in [
             ("openpi-short", "ws", {**STATE, "horizon": 0, "execute": 3}, "3 are to be executed"),
@@ -455,12 +480,14 @@ def main():
         return
     program = os.path.abspath(sys.argv[1])
     kills = int(os.environ.get("KILLS", 3))
-    names = sys.argv[2:] or ["protocols", "refusals", "deaths"]
+    names = sys.argv[2:] or ["protocols", "films", "refusals", "deaths"]
     with tempfile.TemporaryDirectory() as work:
         wanted = evaluate(work, "expert", "expert", {})
         check(len(wanted) == 4 and all(r["outcome"] == "success" for r in wanted), wanted)
         if "protocols" in names:
             protocols(work, wanted)
+        if "films" in names:
+            films(work, wanted)
         if "refusals" in names:
             refusals(work)
         if "deaths" in names:
