@@ -90,9 +90,9 @@ static unsigned unshaded(const struct rays_scene *s, const struct rays_view *v,
 
 static const struct rays_shader shaders[] = {
 #ifndef RAYS_BASE_ONLY
-    {"avx2", prepare_avx2, colour_avx2},
+    {"avx2", prepare_avx2, colour_avx2, colour8_avx2},
 #endif
-    {"sse", prepare_sse, colour_sse},
+    {"sse", prepare_sse, colour_sse, colour8_sse},
 };
 
 const struct rays_shader *rays_shader_find(const char *name)

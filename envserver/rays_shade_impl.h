@@ -336,9 +336,6 @@ TARGET static void NAME(prepare)(const struct rays_scene *s, const struct rays_v
 // --- pixels
 // ---------------------------------------------------------------------------------------
 
-typedef uint8_t NAME(bytes) __attribute__((vector_size(8)));
-typedef uint16_t NAME(words) __attribute__((vector_size(16)));
-
 INLINE VF NAME(floor)(VF x)
 {
     VF t = V_(tofloat)(V_(toint)(x));
@@ -346,10 +343,36 @@ INLINE VF NAME(floor)(VF x)
     return t - V_(pick)((VI)(t > x), V_(all)(1), V_(all)(0));
 }
 
-// What a level of a 2-D texture is asked for: texels and weights.
+// Four numbers of a lane each -> one vector a number.
+INLINE void NAME(columns)(float in[LANES][4], VF out[4])
+{
+    int l, k;
+
+    for (k = 0; k < 4; k++)
+        for (l = 0; l < LANES; l++)
+            out[k][l] = in[l][k];
+}
+
+// What a level of a 2-D texture is asked for: the four texels around a place (RGBA, red lowest),
+// the place between them in 1/256 and exactly.
 struct NAME(fetch) {
-    _Alignas(32) int at[4][LANES], fx[LANES], fy[LANES];
+    VI texel[4], fx, fy;
+    VF x, y;
 };
+
+INLINE VI NAME(texels)(const struct rays_tex *tex, VI at)
+{
+    _Alignas(32) int i[LANES];
+    VI out;
+    int l;
+
+    V_(storei)(i, at);
+    for (l = 0; l < LANES; l++) {
+        memcpy(&i[l], tex->texel + 4 * (size_t)(unsigned)i[l], 4);
+    }
+    out = V_(loadi)(i);
+    return out;
+}
 
 INLINE void NAME(find_texels)(struct NAME(fetch) * f, const struct rays_tex *tex, VI level, VF s,
                               VF t)
@@ -365,8 +388,10 @@ INLINE void NAME(find_texels)(struct NAME(fetch) * f, const struct rays_tex *tex
     base = V_(loadi)(offset);
     w = V_(picki)(w < 1, (VI){0} + 1, w);
     h = V_(picki)(h < 1, (VI){0} + 1, h);
-    u = V_(toint)(NAME(floor)(s * V_(tofloat)(w) * 256)) - 128;
-    v = V_(toint)(NAME(floor)(t * V_(tofloat)(h) * 256)) - 128;
+    f->x = s * V_(tofloat)(w);
+    f->y = t * V_(tofloat)(h);
+    u = V_(toint)(NAME(floor)(f->x * 256)) - 128;
+    v = V_(toint)(NAME(floor)(f->y * 256)) - 128;
     x0 = u >> 8;
     y0 = v >> 8;
     x1 = V_(picki)(x0 + 1 >= w, (VI){0}, x0 + 1);
@@ -375,37 +400,86 @@ INLINE void NAME(find_texels)(struct NAME(fetch) * f, const struct rays_tex *tex
     y0 = V_(picki)(y0 < 0, h - 1, y0);
     y0 = base + y0 * w;
     y1 = base + y1 * w;
-    V_(storei)(f->at[0], y0 + x0);
-    V_(storei)(f->at[1], y0 + x1);
-    V_(storei)(f->at[2], y1 + x0);
-    V_(storei)(f->at[3], y1 + x1);
-    V_(storei)(f->fx, u & 255);
-    V_(storei)(f->fy, v & 255);
+    f->texel[0] = NAME(texels)(tex, y0 + x0);
+    f->texel[1] = NAME(texels)(tex, y0 + x1);
+    f->texel[2] = NAME(texels)(tex, y1 + x0);
+    f->texel[3] = NAME(texels)(tex, y1 + x1);
+    f->fx = u & 255;
+    f->fy = v & 255;
 }
 
-// Two texels side by side.
-INLINE NAME(words) NAME(texels)(const uint8_t *texel, int a, int b)
-{
-    NAME(bytes) x;
-
-    memcpy(&x, texel + 4 * (size_t)a, 4);
-    memcpy((uint8_t *)&x + 4, texel + 4 * (size_t)b, 4);
-    return __builtin_convertvector(x, NAME(words));
-}
+// Two bytes a lane, each in 16 bits.
+typedef uint16_t NAME(words) __attribute__((vector_size(32)));
 
 // a + (((b - a) w + 128) >> 8) in bytes; what overflows cancels.
-INLINE NAME(words) NAME(mix)(NAME(words) a, NAME(words) b, int w)
+INLINE VI NAME(mix)(VI a, VI b, VI w)
 {
-    return (a + (((b - a) * (uint16_t)w + 128) >> 8)) & 255;
+    NAME(words) x = (NAME(words))a, y = (NAME(words))b, by = (NAME(words))(w | w << 16);
+
+    return (VI)((x + (((y - x) * by + 128) >> 8)) & 255);
 }
 
-INLINE NAME(words) NAME(bilinear)(const struct rays_tex *tex, const struct NAME(fetch) * f, int l)
+// Bytes 0 and 2, or 1 and 3, of LANES pixels.
+INLINE VI NAME(bilinear)(const struct NAME(fetch) * f, int from)
 {
-    NAME(words) left = NAME(texels)(tex->texel, f->at[0][l], f->at[2][l]);
-    NAME(words) right = NAME(texels)(tex->texel, f->at[1][l], f->at[3][l]);
-    NAME(words) row = NAME(mix)(left, right, f->fx[l]);
+    VI t[4];
+    int i;
 
-    return NAME(mix)(row, __builtin_shufflevector(row, row, 4, 5, 6, 7, 4, 5, 6, 7), f->fy[l]);
+    for (i = 0; i < 4; i++)
+        t[i] = f->texel[i] >> (8 * from) & 0x00ff00ff;
+    return NAME(mix)(NAME(mix)(t[0], t[1], f->fx), NAME(mix)(t[2], t[3], f->fx), f->fy);
+}
+
+INLINE void NAME(filter)(const struct NAME(fetch) * one, const struct NAME(fetch) * two, VI weight,
+                         VF out[4])
+{
+    int k;
+
+    for (k = 0; k < 2; k++) {
+        VI x = NAME(bilinear)(one, k);
+
+        if (V_(any)(weight))
+            x = NAME(mix)(x, NAME(bilinear)(two, k), weight);
+        out[k] = V_(tofloat)(x & 255) * (1 / 255.0f);
+        out[k + 2] = V_(tofloat)(x >> 16 & 255) * (1 / 255.0f);
+    }
+}
+
+// Byte `k` of texels as light: the curve of rays_tex.c for colours, alpha as it is.
+INLINE VF NAME(decode)(VI texel, int k)
+{
+    VF c = V_(tofloat)(texel >> (8 * k) & 255) * (1 / 255.0f);
+
+    if (k == 3)
+        return c;
+    return V_(pick)((VI)(c < 15.5f / 255), c * (1 / 12.92f),
+                    0.0023f + c * (0.0030f + c * (0.6935f + c * 0.3012f)));
+}
+
+INLINE VF NAME(bilinear_srgb)(const struct NAME(fetch) * f, int k)
+{
+    VF fx = f->x - 0.5f, fy = f->y - 0.5f, t[4];
+    int i;
+
+    fx -= NAME(floor)(fx);
+    fy -= NAME(floor)(fy);
+    for (i = 0; i < 4; i++)
+        t[i] = NAME(decode)(f->texel[i], k);
+    t[0] += fx * (t[1] - t[0]);
+    t[2] += fx * (t[3] - t[2]);
+    return t[0] + fy * (t[2] - t[0]);
+}
+
+INLINE void NAME(filter_srgb)(const struct NAME(fetch) * one, const struct NAME(fetch) * two,
+                              VF weight, VF out[4])
+{
+    int k;
+
+    for (k = 0; k < 4; k++) {
+        out[k] = NAME(bilinear_srgb)(one, k);
+        if (V_(any)((VI)(weight > 0)))
+            out[k] += weight * (NAME(bilinear_srgb)(two, k) - out[k]);
+    }
 }
 
 // Coordinates of LANES pixels: in their middle, and in those of the first, its right and its upper
@@ -414,9 +488,8 @@ struct NAME(coords) {
     VF at[3], q[3], right[3], up[3];
 };
 
-// The 2-D case of tex_sample in 8 bits, side by side.
-INLINE void NAME(texture_2d)(const struct rays_tex *tex, const struct NAME(coords) * c, int n,
-                             float out[8][4])
+// The 2-D case of tex_sample side by side: linear textures in 8 bits, sRGB ones in float.
+INLINE void NAME(texture_2d)(const struct rays_tex *tex, const struct NAME(coords) * c, VF out[4])
 {
     float last = (float)(tex->n_level - 1);
     VF sx = (c->right[0] - c->q[0]) * (float)tex->w[0];
@@ -424,36 +497,32 @@ INLINE void NAME(texture_2d)(const struct rays_tex *tex, const struct NAME(coord
     VF sy = (c->up[0] - c->q[0]) * (float)tex->w[0], ty = (c->up[1] - c->q[1]) * (float)tex->h[0];
     VF rho2 = V_(max)(sx * sx + tx * tx, sy * sy + ty * ty), s, t, lam;
     struct NAME(fetch) one, two;
-    _Alignas(32) int weight[LANES];
     VI level, mixed;
-    int l, k;
 
     lam = 0.5f * (V_(tofloat)((VI)rho2) * 0x1p-23f - 127);
     lam = V_(min)(V_(max)(lam, V_(all)(0)), V_(all)(last));
     level = V_(toint)(lam);
-    mixed = V_(toint)((lam - V_(tofloat)(level)) * 256);
+    lam -= V_(tofloat)(level);
+    mixed = V_(toint)(lam * 256);
     s = V_(max)(V_(min)(c->at[0] - NAME(floor)(c->at[0]), V_(all)(1)), V_(all)(0));
     t = V_(max)(V_(min)(c->at[1] - NAME(floor)(c->at[1]), V_(all)(1)), V_(all)(0));
     NAME(find_texels)(&one, tex, level, s, t);
-    if (V_(any)(mixed))
+    two = one;
+    if (V_(any)(mixed) || tex->srgb)
         NAME(find_texels)
-    (&two, tex, V_(picki)(mixed > 0, level + 1, level), s, t);
-    V_(storei)(weight, mixed);
-    for (l = 0; l < n; l++) {
-        NAME(words) x = NAME(bilinear)(tex, &one, l);
-
-        if (weight[l] > 0)
-            x = NAME(mix)(x, NAME(bilinear)(tex, &two, l), weight[l]);
-        for (k = 0; k < 4; k++)
-            out[l][k] = (float)x[k] * (1 / 255.0f);
-    }
+    (&two, tex, V_(picki)((VI)(lam > 0), level + 1, level), s, t);
+    if (tex->srgb)
+        NAME(filter_srgb)(&one, &two, lam, out);
+    else
+        NAME(filter)(&one, &two, mixed, out);
 }
 
-// The other kinds, one by one.
-INLINE void NAME(texture_any)(const struct rays_tex *tex, const struct NAME(coords) * c, int n,
-                              float out[8][4])
+// Cubes, one by one.
+INLINE void NAME(texture_cube)(const struct rays_tex *tex, const struct NAME(coords) * c, int n,
+                               VF out[4])
 {
-    _Alignas(32) float at[3][8], right[3][8], up[3][8];
+    _Alignas(32) float at[3][LANES], right[3][LANES], up[3][LANES];
+    float rgba[LANES][4] = {{0}};
     int l, k;
 
     for (k = 0; k < 3; k++) {
@@ -469,8 +538,9 @@ INLINE void NAME(texture_any)(const struct rays_tex *tex, const struct NAME(coor
             r[k] = right[k][l];
             u[k] = up[k][l];
         }
-        tex_sample(tex, a, r, u, out[l]);
+        tex_sample(tex, a, r, u, rgba[l]);
     }
+    NAME(columns)(rgba, out);
 }
 
 INLINE VF NAME(inverse)(VF w)
@@ -478,49 +548,109 @@ INLINE VF NAME(inverse)(VF w)
     return 1 / V_(pick)((VI)(w == 0), V_(all)(1e-30f), w);
 }
 
-// Texture colours; footprints come from differences inside the 2 x 2 block of pixels at even window
-// coordinates, as graphics hardware takes them.
-INLINE void NAME(texture)(const struct rays_tex *tex, const struct rays_facet *const facet[],
-                          const struct rays_frag *const frag[], int n, const VF at[8], VF inv,
-                          float out[8][4])
+// The pairs at hand: up to LANES of one instance; lanes beyond the last repeat the first.
+struct NAME(group) {
+    const struct rays_facet *facet[LANES];
+    bool same;                             // all of one facet
+    _Alignas(32) float x[LANES], y[LANES]; // pixels' corners
+    int n;
+};
+
+INLINE void NAME(set_group)(struct NAME(group) * g, const struct rays_facet *facets,
+                            const struct rays_frag *frags, const int *which, int n)
 {
-    VF q[8], right[8], up[8];
-    struct NAME(coords) c;
+    int l;
+
+    g->n = n;
+    g->same = true;
+    for (l = 0; l < LANES; l++) {
+        const struct rays_frag *f = &frags[which[l < n ? l : 0]];
+
+        g->facet[l] = &facets[f->facet];
+        g->same = g->same && g->facet[l] == g->facet[0];
+        g->x[l] = (float)(f->pixel % PATCH);
+        g->y[l] = (float)(f->pixel / PATCH);
+    }
+}
+
+// The facets' quantities at (x, y).
+INLINE void NAME(evaluate)(const struct NAME(group) * g, VF x, VF y, VF out[8])
+{
     int l, k;
 
-    for (l = 0; l < 8; l++) {
-        const struct rays_facet *f = facet[l];
-        float x = (float)(frag[l]->pixel % TILE & ~1) + 0.5f; // tiles start at even coordinates
-        float y = (float)(frag[l]->pixel / TILE & ~1) + 0.5f;
-        VF px = V_(load)(f->plane[1]), py = V_(load)(f->plane[2]);
+    if (g->same) {
+        const struct rays_facet *f = g->facet[0];
 
-        q[l] = V_(load)(f->plane[0]) + x * px + y * py;
-        right[l] = q[l] + px;
-        up[l] = q[l] + py;
+        for (k = 0; k < 8; k++)
+            out[k] = f->plane[0][k] + x * f->plane[1][k] + y * f->plane[2][k];
+        return;
     }
-    NAME(transpose)(q);
-    NAME(transpose)(right);
-    NAME(transpose)(up);
+    for (l = 0; l < LANES; l++) {
+        const struct rays_facet *f = g->facet[l];
+
+        out[l] =
+            V_(load)(f->plane[0]) + x[l] * V_(load)(f->plane[1]) + y[l] * V_(load)(f->plane[2]);
+    }
+    NAME(transpose)(out);
+}
+
+// Texture colours; footprints come from differences inside the 2 x 2 block of pixels at even window
+// coordinates, as graphics hardware takes them.
+INLINE void NAME(texture)(const struct rays_tex *tex, const struct NAME(group) * g, const VF at[8],
+                          VF inv, VF out[4])
+{
+    VF x = V_(load)(g->x), y = V_(load)(g->y), q[8], right[8], up[8];
+    struct NAME(coords) c;
+    int k;
+
+    x = V_(tofloat)(V_(toint)(x) & ~1) + 0.5f; // patches start at even coordinates
+    y = V_(tofloat)(V_(toint)(y) & ~1) + 0.5f;
+    NAME(evaluate)(g, x, y, q);
+    NAME(evaluate)(g, x + 1, y, right);
+    NAME(evaluate)(g, x, y + 1, up);
     for (k = 0; k < 3; k++) {
         c.at[k] = at[FACET_TEX + k] * inv;
         c.q[k] = q[FACET_TEX + k] * NAME(inverse)(q[FACET_W]);
         c.right[k] = right[FACET_TEX + k] * NAME(inverse)(right[FACET_W]);
         c.up[k] = up[FACET_TEX + k] * NAME(inverse)(up[FACET_W]);
     }
-    if (tex->cube || tex->srgb)
-        NAME(texture_any)(tex, &c, n, out);
+    if (tex->cube)
+        NAME(texture_cube)(tex, &c, g->n, out);
     else
-        NAME(texture_2d)(tex, &c, n, out);
+        NAME(texture_2d)(tex, &c, out);
 }
 
-// Where the frags' pixels see their facets, relative to the eye.
-INLINE void NAME(points)(const struct rays_view *v, int x0, int y0,
-                         const struct rays_frag *const frag[], const float t[8], float out[3][8])
+// Base colours, what the texture has to do with them, depths and 1 / w.
+struct NAME(base) {
+    VF rgba[4], tex[4], depth, inv;
+};
+
+INLINE void NAME(base_colours)(const struct rays_material *mat, const struct NAME(group) * g,
+                               struct NAME(base) * out)
+{
+    VF at[8];
+    int k;
+
+    NAME(evaluate)(g, V_(load)(g->x) + 0.5f, V_(load)(g->y) + 0.5f, at);
+    out->inv = NAME(inverse)(at[FACET_W]);
+    out->depth = at[FACET_T] * out->inv;
+    for (k = 0; k < 4; k++)
+        out->tex[k] = V_(all)(1);
+    if (mat->tex)
+        NAME(texture)(mat->tex, g, at, out->inv, out->tex);
+    for (k = 0; k < 3; k++)
+        out->rgba[k] = at[FACET_RGB + k] * out->inv * out->tex[k];
+    out->rgba[3] = mat->rgba[3] * out->tex[3];
+}
+
+// Where the pairs' pixels see their facets, relative to the eye.
+INLINE void NAME(points)(const struct rays_view *v, int x0, int y0, const struct NAME(group) * g,
+                         const float t[LANES], float out[3][LANES])
 {
     int l, k;
 
-    for (l = 0; l < 8; l++) {
-        double x = x0 + frag[l]->pixel % TILE + 0.5, y = y0 + frag[l]->pixel / TILE + 0.5;
+    for (l = 0; l < LANES; l++) {
+        double x = x0 + (double)g->x[l] + 0.5, y = y0 + (double)g->y[l] + 0.5;
 
         for (k = 0; k < 3; k++)
             out[k][l] = (float)(v->o[k] + v->ox[k] * x + v->oy[k] * y +
@@ -528,60 +658,71 @@ INLINE void NAME(points)(const struct rays_view *v, int x0, int y0,
     }
 }
 
+// Colours of light `i` alone, where it reaches.
+INLINE void NAME(lit)(const struct NAME(group) * g, const struct NAME(base) * base, int i,
+                      unsigned open, const int *which, struct rays_colour *out)
+{
+    _Alignas(32) float tex[3][LANES], scale[LANES], alpha[LANES];
+    int l, k;
+
+    for (k = 0; k < 3; k++)
+        V_(store)(tex[k], base->tex[k]);
+    V_(store)(scale, base->inv);
+    V_(store)(alpha, base->rgba[3]);
+    for (l = 0; l < g->n; l++) {
+        const float(*plane)[4] = g->facet[l]->light[i];
+        bool acts = (open >> l & 1) && alpha[l] >= 0.99f;
+        float x = g->x[l] + 0.5f, y = g->y[l] + 0.5f;
+
+        for (k = 0; k < 3; k++)
+            out[which[l]].light[i][k] =
+                acts ? (plane[0][k] + x * plane[1][k] + y * plane[2][k]) * scale[l] * tex[k][l] : 0;
+    }
+}
+
 TARGET static void NAME(colour)(const struct rays_scene *s, const struct rays_view *v,
                                 const struct rays_tracer *tracer, int x0, int y0,
-                                const struct rays_facet *facets,
-                                const struct rays_frag *const frag[], int n,
-                                const struct rays_lighting *how, struct rays_colour *const out[])
+                                const struct rays_facet *facets, const struct rays_frag *frags,
+                                const int *which, int n, const struct rays_lighting *how,
+                                struct rays_colour *out)
 {
-    const struct rays_facet *facet[8];
-    const struct rays_frag *of[8];
-    const struct rays_material *mat;
-    _Alignas(32) float col[8][8], tex[8][4], point[3][8], depth[8], scale[8];
-    VF at[8], inv;
+    _Alignas(32) float point[3][LANES], depth[LANES], rgba[4][LANES];
+    struct NAME(group) g;
+    struct NAME(base) base;
     int l, i, k;
 
-    for (l = 0; l < 8; l++) {
-        const struct rays_facet *f;
-
-        of[l] = frag[l < n ? l : 0];
-        facet[l] = f = &facets[of[l]->facet];
-        at[l] = V_(load)(f->plane[0]) +
-                ((float)(of[l]->pixel % TILE) + 0.5f) * V_(load)(f->plane[1]) +
-                ((float)(of[l]->pixel / TILE) + 0.5f) * V_(load)(f->plane[2]);
-        V_(store)(col[l], at[l]);
-    }
-    mat = &s->material[s->inst[facet[0]->inst].geom];
-    NAME(transpose)(at);
-    inv = NAME(inverse)(at[FACET_W]);
-    V_(store)(scale, inv);
-    if (mat->tex)
-        NAME(texture)(mat->tex, facet, of, n, at, inv, tex);
-    for (l = 0; l < n; l++) {
-        for (k = 0; k < 3; k++)
-            out[l]->rgba[k] = col[l][FACET_RGB + k] * scale[l] * (mat->tex ? tex[l][k] : 1);
-        out[l]->rgba[3] = mat->rgba[3] * (mat->tex ? tex[l][3] : 1);
-    }
+    NAME(set_group)(&g, facets, frags, which, n);
+    NAME(base_colours)(&s->material[s->inst[g.facet[0]->inst].geom], &g, &base);
+    for (k = 0; k < 4; k++)
+        V_(store)(rgba[k], base.rgba[k]);
+    for (l = 0; l < n; l++)
+        for (k = 0; k < 4; k++)
+            out[which[l]].rgba[k] = rgba[k][l];
     if (!how->shadowed)
         return;
-    V_(store)(depth, at[FACET_T] * inv);
-    NAME(points)(v, x0, y0, of, depth, point);
-    for (i = 0; i < RAYS_LIGHT_MAX; i++) {
-        unsigned open;
+    V_(store)(depth, base.depth);
+    NAME(points)(v, x0, y0, &g, depth, point);
+    for (i = 0; i < RAYS_LIGHT_MAX; i++)
+        if (how->shadowed >> i & 1)
+            NAME(lit)
+    (&g, &base, i, unshaded(s, v, tracer, i, (const float(*)[8])point, n), which, out);
+}
 
-        if (!(how->shadowed >> i & 1))
-            continue;
-        open = unshaded(s, v, tracer, i, (const float(*)[8])point, n);
-        for (l = 0; l < n; l++)
-            for (k = 0; k < 3; k++) {
-                float x = (float)(of[l]->pixel % TILE) + 0.5f;
-                float y = (float)(of[l]->pixel / TILE) + 0.5f;
-                float c = (facet[l]->light[i][0][k] + x * facet[l]->light[i][1][k] +
-                           y * facet[l]->light[i][2][k]) *
-                          scale[l];
-                bool acts = (open >> l & 1) && out[l]->rgba[3] >= 0.99f;
+TARGET static void NAME(colour8)(const struct rays_scene *s, const struct rays_facet *facets,
+                                 const struct rays_frag *frags, const int *which, int n,
+                                 struct pixel8 *out)
+{
+    _Alignas(32) int packed[LANES];
+    struct NAME(group) g;
+    struct NAME(base) base;
+    VI c[3];
+    int l, k;
 
-                out[l]->light[i][k] = acts ? c * (mat->tex ? tex[l][k] : 1) : 0;
-            }
-    }
+    NAME(set_group)(&g, facets, frags, which, n);
+    NAME(base_colours)(&s->material[s->inst[g.facet[0]->inst].geom], &g, &base);
+    for (k = 0; k < 3; k++)
+        c[k] = V_(toint)(V_(min)(V_(max)(base.rgba[k], V_(all)(0)), V_(all)(1)) * 255 + 0.5f);
+    V_(storei)(packed, c[0] | c[1] << 8 | c[2] << 16);
+    for (l = 0; l < n; l++)
+        memcpy(out[which[l]].c, &packed[l], 4);
 }

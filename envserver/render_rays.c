@@ -12,15 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAG_MAX    (LAYER_MAX + TILE_RAYS_MAX)
 #define FACET_SLOTS 16384 // a power of two, more than twice FRAG_MAX
 #define BLOCK_X     16    // tiles that are drawn together: small enough for the cache of a core
 #define BLOCK_Y     8
+#define PATCH_TILES (PATCH / TILE) // of a side; blocks are whole patches
+#define PATCH_RAYS  (PATCH_TILES * PATCH_TILES * TILE_RAYS_MAX)
+#define FRAG_MAX    (LAYER_MAX > PATCH_RAYS ? LAYER_MAX : PATCH_RAYS)
 #define ALL_PIXELS  UINT64_MAX // of a tile: bit q is pixel q
-
-struct pixel8 {
-    uint8_t c[4];
-};
 
 struct facet_slot {
     uint32_t round;
@@ -51,7 +49,7 @@ struct rays_worker {
     struct pixel8 colour8[FRAG_MAX];
     int next_frag[FRAG_MAX];       // same instance
     int *first_facet, *first_frag; // owned (max_inst), -1 = none
-    int frag_of[FRAG_MAX];         // by ray, or by layer
+    int frag_of[FRAG_MAX];         // by ray of the tile or the patch, or by layer
     struct rays_layers layers;
     bool keeps; // what stands still is kept
     struct rays_keep keep;
@@ -243,53 +241,79 @@ static int facet_number(struct rays_worker *w, int inst, int prim)
     return w->n_facet++;
 }
 
-// The number of a (pixel, triangle) pair: an earlier one from `since` on, or a new one.
-static int frag_number(struct rays_worker *w, int since, uint8_t pixel, int inst, int prim)
+// Pixel `q` of a tile in its patch.
+static uint16_t patch_pixel(const struct rays_tile *tile, int q)
 {
-    int f, facet;
+    return (uint16_t)((tile->y % PATCH + q / TILE) * PATCH + tile->x % PATCH + q % TILE);
+}
 
-    // neighbours often see the same triangle
-    f = w->n_frag - 1;
-    if (f >= 0 && w->facet[w->frag[f].facet].prim == prim &&
-        w->facet[w->frag[f].facet].inst == inst)
-        facet = w->frag[f].facet;
-    else
-        facet = facet_number(w, inst, prim);
-    for (; f >= since; f--)
-        if (w->frag[f].facet == facet && w->frag[f].pixel == pixel)
-            return f;
+// A new (pixel, triangle) pair.
+static int add_frag(struct rays_worker *w, uint16_t pixel, int inst, int facet)
+{
     w->frag[w->n_frag] = (struct rays_frag){facet, pixel};
     w->next_frag[w->n_frag] = w->first_frag[inst];
     w->first_frag[inst] = w->n_frag;
     return w->n_frag++;
 }
 
-// Colours of all pairs, in groups of one instance.
-static void shade(struct rays_worker *w, const struct rays_view *v, const struct rays_tile *tile,
-                  const struct rays_lighting *how)
+// The number of a triangle that neighbours may have seen just before.
+static int next_facet(struct rays_worker *w, int inst, int prim)
 {
-    int i, f, n;
+    if (w->n_frag > 0) {
+        int facet = w->frag[w->n_frag - 1].facet;
 
+        if (w->facet[facet].prim == prim && w->facet[facet].inst == inst)
+            return facet;
+    }
+    return facet_number(w, inst, prim);
+}
+
+// The number of a (pixel, triangle) pair: an earlier one from `since` on, or a new one.
+static int frag_number(struct rays_worker *w, int since, uint16_t pixel, int inst, int prim)
+{
+    int f, facet = next_facet(w, inst, prim);
+
+    for (f = w->n_frag - 1; f >= since; f--)
+        if (w->frag[f].facet == facet && w->frag[f].pixel == pixel)
+            return f;
+    return add_frag(w, pixel, inst, facet);
+}
+
+// Light the facets of an instance.
+static void prepare(struct rays_worker *w, const struct rays_view *v, int x, int y, int inst,
+                    const struct rays_lighting *how)
+{
+    struct rays_facet *group[SHADE_GROUP];
+    int n, f = w->first_facet[inst];
+
+    while (f >= 0) {
+        for (n = 0; n < SHADE_GROUP && f >= 0; n++, f = w->next_facet[f])
+            group[n] = &w->facet[f];
+        w->shader->prepare(&w->scene, v, x, y, group, n, how);
+    }
+}
+
+// Colours of all pairs, in groups of one instance; (x, y) is in the patch. `exact`: as they are,
+// otherwise in 8 bits.
+static void shade(struct rays_worker *w, const struct rays_view *v, int x, int y,
+                  const struct rays_lighting *how, bool exact)
+{
+    int i, f, n, which[SHADE_GROUP];
+
+    x -= x % PATCH;
+    y -= y % PATCH;
     for (i = 0; i < w->n_used; i++) {
         int inst = w->used[i];
 
-        for (f = w->first_facet[inst]; f >= 0;) {
-            struct rays_facet *group[SHADE_GROUP];
-
-            for (n = 0; n < SHADE_GROUP && f >= 0; n++, f = w->next_facet[f])
-                group[n] = &w->facet[f];
-            w->shader->prepare(&w->scene, v, tile->x, tile->y, group, n, how);
-        }
+        prepare(w, v, x, y, inst, how);
         for (f = w->first_frag[inst]; f >= 0;) {
-            const struct rays_frag *group[SHADE_GROUP];
-            struct rays_colour *out[SHADE_GROUP];
-
-            for (n = 0; n < SHADE_GROUP && f >= 0; n++, f = w->next_frag[f]) {
-                group[n] = &w->frag[f];
-                out[n] = &w->colour[f];
-            }
-            w->shader->colour(&w->scene, v, w->tracer, tile->x, tile->y, w->facet, group, n, how,
-                              out);
+            for (n = 0; n < SHADE_GROUP && f >= 0; n++, f = w->next_frag[f])
+                which[n] = f;
+            if (exact)
+                w->shader->colour(&w->scene, v, w->tracer, x, y, w->facet, w->frag, which, n, how,
+                                  w->colour);
+            else
+                w->shader->colour8(&w->scene, w->facet, w->frag, which, n, w->colour8);
         }
         w->first_facet[inst] = w->first_frag[inst] = -1;
     }
@@ -349,39 +373,59 @@ static void compose(struct rays_worker *w, const struct rays_tile *tile, bool ov
     }
 }
 
-// The (pixel, triangle) pairs of the nearest surfaces in `pixels`.
-static void find_frags(struct rays_worker *w, const struct rays_tile *tile, uint64_t pixels)
+// Do the samples of a pixel all meet the same triangle?
+static bool alike(const int *inst, const int *prim, int n)
 {
-    const struct rays_pattern *p = tile->pattern;
-    int n = p->samples, q, r, since;
+    return n == 1 || ((inst[0] ^ inst[1]) | (inst[0] ^ inst[2]) | (inst[0] ^ inst[3]) |
+                      (prim[0] ^ prim[1]) | (prim[0] ^ prim[2]) | (prim[0] ^ prim[3])) == 0;
+}
 
-    start_frags(w);
-    for (q = 0; q < TILE_PIXELS; q++) {
+// Add the (pixel, triangle) pairs of the nearest surfaces in `pixels`, and say which by ray.
+static void find_frags(struct rays_worker *w, const struct rays_tile *tile, uint64_t pixels,
+                       int *frag_of)
+{
+    int n = tile->pattern->samples, corner = patch_pixel(tile, 0), r;
+
+    for (; pixels; pixels &= pixels - 1) {
+        int q = __builtin_ctzll(pixels), since = w->n_frag, *of = frag_of + q * n;
         const int *inst = tile->inst + q * n, *prim = tile->prim + q * n;
-        int *of = w->frag_of + q * n;
+        uint16_t pixel = (uint16_t)(corner + q / TILE * PATCH + q % TILE);
 
-        if (!(pixels >> q & 1))
+        if (alike(inst, prim, n)) {
+            if (inst[0] < 0)
+                continue;
+            of[0] = add_frag(w, pixel, inst[0], next_facet(w, inst[0], prim[0]));
+            for (r = 1; r < n; r++)
+                of[r] = of[0];
             continue;
-        since = w->n_frag;
+        }
         for (r = 0; r < n; r++) {
             if (inst[r] < 0)
                 continue;
             if (r && prim[r] == prim[r - 1] && inst[r] == inst[r - 1])
                 of[r] = of[r - 1];
             else
-                of[r] = frag_number(w, since, (uint8_t)q, inst[r], prim[r]);
+                of[r] = frag_number(w, since, pixel, inst[r], prim[r]);
         }
     }
 }
 
-// Colours of the nearest surfaces in `pixels`.
-static void shade_surfaces(struct rays_worker *w, const struct rays_view *v,
-                           const struct rays_tile *tile, uint64_t pixels,
-                           const struct rays_lighting *how)
+// Colours of the surfaces at hand, in 8 bits.
+static void shade_frags(struct rays_worker *w, const struct rays_view *v,
+                        const struct rays_tile *tile, const struct rays_lighting *how)
 {
-    find_frags(w, tile, pixels);
-    shade(w, v, tile, how);
-    quantize(w, how->shadowed);
+    shade(w, v, tile->x, tile->y, how, how->shadowed != 0);
+    if (how->shadowed)
+        quantize(w, how->shadowed);
+}
+
+// Colours of the nearest surfaces of a tile.
+static void shade_surfaces(struct rays_worker *w, const struct rays_view *v,
+                           const struct rays_tile *tile, const struct rays_lighting *how)
+{
+    start_frags(w);
+    find_frags(w, tile, ALL_PIXELS, w->frag_of);
+    shade_frags(w, v, tile, how);
 }
 
 // --- transparent things
@@ -560,10 +604,11 @@ static void draw_transparent(struct rays_worker *w, const struct rays_view *v,
         int back = w->n_frag - 4 * TILE_PIXELS;
 
         w->frag_of[i] =
-            frag_number(w, back > 0 ? back : 0, tile->pattern->pixel[h->ray], h->inst, h->prim);
+            frag_number(w, back > 0 ? back : 0, patch_pixel(tile, tile->pattern->pixel[h->ray]),
+                        h->inst, h->prim);
     }
     if (w->n_frag > 0) {
-        shade(w, v, tile, how);
+        shade(w, v, tile->x, tile->y, how, true);
         blend_all(w);
     }
 }
@@ -606,7 +651,7 @@ static void draw_mirror(struct rays_worker *w, const struct rays_tile *tile)
     for (k = 0; k < s->mirrored.n_order; k++)
         if (!s->material[s->inst[s->mirrored.order[k]].geom].transparent)
             trace_one(w, &s->mirrored, s->mirrored.order[k], &w->mirror);
-    shade_surfaces(w, &s->mirrored, &w->mirror, ALL_PIXELS, &how);
+    shade_surfaces(w, &s->mirrored, &w->mirror, &how);
     compose(w, &w->mirror, false);
     draw_transparent(w, &s->mirrored, &w->mirror, &how);
 }
@@ -736,27 +781,25 @@ static void resolve(const struct rays_worker *w, const struct rays_tile *tile,
 
 // The same of `pixels` straight from the surfaces' colours, where there is nothing else.
 static void resolve_surfaces(const struct rays_worker *w, const struct rays_tile *tile,
-                             uint64_t pixels, const struct render_image *img)
+                             uint64_t pixels, const int *frag_of, const struct render_image *img)
 {
-    int n = tile->pattern->samples, q, s, k;
+    int n = tile->pattern->samples, k;
 
-    for (q = 0; q < TILE_PIXELS; q++) {
-        const int *of = w->frag_of + q * n;
-        int x = tile->x + q % TILE, y = tile->y + q / TILE, sum[3];
+    for (; pixels; pixels &= pixels - 1) {
+        int q = __builtin_ctzll(pixels), x = tile->x + q % TILE, y = tile->y + q / TILE;
+        const int *of = frag_of + q * n;
         uint8_t *out = img->rgb + 3 * ((size_t)y * (size_t)img->width + (size_t)x);
 
-        if (!(pixels >> q & 1) || x >= img->width || y >= img->height)
+        if (x >= img->width || y >= img->height)
             continue;
         if (n == 1 || (of[0] == of[1] && of[0] == of[2] && of[0] == of[3])) {
             memcpy(out, w->colour8[of[0]].c, 3);
             continue;
         }
-        for (k = 0; k < 3; k++) {
-            sum[k] = n / 2;
-            for (s = 0; s < n; s++)
-                sum[k] += w->colour8[of[s]].c[k];
-            out[k] = (uint8_t)(sum[k] / n);
-        }
+        for (k = 0; k < 3; k++)
+            out[k] = (uint8_t)((w->colour8[of[0]].c[k] + w->colour8[of[1]].c[k] +
+                                w->colour8[of[2]].c[k] + w->colour8[of[3]].c[k] + 2) /
+                               4);
     }
 }
 
@@ -765,7 +808,7 @@ static void resolve_surfaces(const struct rays_worker *w, const struct rays_tile
 static bool is_plain(const struct rays_worker *w, struct rays_tile *tile)
 {
     const struct rays_scene *s = &w->scene;
-    int i, j, g, r;
+    int i, j, g, r, none = 0;
 
     for (i = 0; i < s->n_transparent; i++) {
         g = s->transparent[i];
@@ -776,20 +819,18 @@ static bool is_plain(const struct rays_worker *w, struct rays_tile *tile)
     if (s->sky && (s->main.ortho || (double)rays_tile_limit(tile) >= 0.4 * s->sky_distance))
         return false;
     for (r = 0; r < tile->pattern->n_ray; r++)
-        if (tile->inst[r] < 0)
-            return false;
+        none |= tile->inst[r]; // the sign says
+    if (none < 0)
+        return false;
     for (r = 0; s->mirror_geom >= 0 && r < tile->pattern->n_ray; r++)
         if (s->inst[tile->inst[r]].geom == s->mirror_geom)
             return false;
     return true;
 }
 
-// Draw at least `pixels` of the tile.
-static void draw_tile(struct rays_worker *w, struct rays_tile *tile, uint64_t pixels,
-                      const struct render_image *img)
+static struct rays_lighting main_lights(const struct rays_scene *s)
 {
-    const struct rays_scene *s = &w->scene;
-    struct rays_lighting how = {0, 0, 1}, all = {(1u << s->n_light) - 1, 0, 1};
+    struct rays_lighting how = {0, 0, 1};
     int l;
 
     for (l = 0; l < s->n_light; l++) {
@@ -798,21 +839,67 @@ static void draw_tile(struct rays_worker *w, struct rays_tile *tile, uint64_t pi
         else
             how.base |= 1u << l;
     }
-    if (is_plain(w, tile)) {
-        shade_surfaces(w, &s->main, tile, pixels, &how);
-        resolve_surfaces(w, tile, pixels, img);
-        return;
-    }
+    return how;
+}
+
+// A tile with everything that there may be.
+static void draw_tile(struct rays_worker *w, struct rays_tile *tile, const struct render_image *img)
+{
+    const struct rays_scene *s = &w->scene;
+    struct rays_lighting how = main_lights(s), all = {(1u << s->n_light) - 1, 0, 1};
+
     memset(w->fb, 0, sizeof w->fb);
     if (s->mirror_geom >= 0)
         draw_mirror(w, tile);
-    shade_surfaces(w, &s->main, tile, ALL_PIXELS, &how);
+    shade_surfaces(w, &s->main, tile, &how);
     compose(w, tile, s->mirror_geom >= 0);
     if (s->sky)
         draw_sky(w, tile);
     if (s->n_transparent > 0)
         draw_transparent(w, &s->main, tile, &all);
     resolve(w, tile, img);
+}
+
+// At least `pixels` of each tile of the patch from tile (i0, j0) of the block on: plain ones
+// together, the others one by one.
+static void draw_patch(struct rays_worker *w, const struct rays_block *b, int i0, int j0,
+                       const uint64_t *pixels, const struct render_image *img)
+{
+    struct rays_tile *plain[PATCH_TILES * PATCH_TILES], *rest[PATCH_TILES * PATCH_TILES];
+    struct rays_lighting how = main_lights(&w->scene);
+    int i, j, n = 0, n_rest = 0;
+    uint64_t of[PATCH_TILES * PATCH_TILES];
+
+    start_frags(w);
+    for (j = j0; j < b->ny && j < j0 + PATCH_TILES; j++)
+        for (i = i0; i < b->nx && i < i0 + PATCH_TILES; i++) {
+            struct rays_tile *tile = &b->tile[j * b->nx + i];
+
+            of[n] = pixels[j * b->nx + i];
+            if (of[n] && is_plain(w, tile)) {
+                find_frags(w, tile, of[n], w->frag_of + n * TILE_RAYS_MAX);
+                plain[n++] = tile;
+            } else if (of[n]) {
+                rest[n_rest++] = tile;
+            }
+        }
+    if (n > 0)
+        shade_frags(w, &w->scene.main, plain[0], &how);
+    for (i = 0; i < n; i++)
+        resolve_surfaces(w, plain[i], of[i], w->frag_of + i * TILE_RAYS_MAX, img);
+    for (i = 0; i < n_rest; i++)
+        draw_tile(w, rest[i], img);
+}
+
+// At least `pixels` of each tile.
+static void draw_tiles(struct rays_worker *w, const struct rays_block *b, const uint64_t *pixels,
+                       const struct render_image *img)
+{
+    int i, j;
+
+    for (j = 0; j < b->ny; j += PATCH_TILES)
+        for (i = 0; i < b->nx; i += PATCH_TILES)
+            draw_patch(w, b, i, j, pixels, img);
 }
 
 // Depth and identity are those at the pixel's centre, of everything that is drawn.
@@ -861,12 +948,12 @@ static void draw_block(struct rays_worker *w, const struct rays_block *b,
                        const struct render_image *img)
 {
     const struct rays_view *v = &w->scene.main;
-    int i;
+    uint64_t pixels[BLOCK_X * BLOCK_Y];
 
+    memset(pixels, 0xff, sizeof pixels);
     start_block(w, &w->pattern, b);
     find_surfaces(w, v, 0, v->n_order, true, b);
-    for (i = 0; i < b->nx * b->ny; i++)
-        draw_tile(w, &b->tile[i], ALL_PIXELS, img);
+    draw_tiles(w, b, pixels, img);
 }
 
 // --- what stands still
@@ -900,6 +987,7 @@ static void keep_block(struct rays_worker *w, int n_still, const struct rays_blo
 {
     struct rays_scene *s = &w->scene;
     struct render_image img = {.width = s->width, .height = s->height, .rgb = kept->rgb};
+    uint64_t pixels[BLOCK_X * BLOCK_Y];
     int i, n = 0, n_transparent = s->n_transparent;
 
     memcpy(w->transparent, s->transparent, (size_t)n_transparent * sizeof *s->transparent);
@@ -909,10 +997,10 @@ static void keep_block(struct rays_worker *w, int n_still, const struct rays_blo
     s->n_transparent = n;
     start_block(w, &w->pattern, b);
     find_surfaces(w, &s->main, 0, n_still, true, b);
-    for (i = 0; i < b->nx * b->ny; i++) {
+    for (i = 0; i < b->nx * b->ny; i++)
         rays_keep_save(kept, tile_number(s, &b->tile[i]), &b->tile[i]);
-        draw_tile(w, &b->tile[i], ALL_PIXELS, &img);
-    }
+    memset(pixels, 0xff, sizeof pixels);
+    draw_tiles(w, b, pixels, &img);
     memcpy(s->transparent, w->transparent, (size_t)n_transparent * sizeof *s->transparent);
     s->n_transparent = n_transparent;
 }
@@ -952,6 +1040,7 @@ static void draw_over(struct rays_worker *w, int n_still, const struct rays_bloc
 {
     const struct rays_view *v = &w->scene.main;
     bool touched[BLOCK_X * BLOCK_Y] = {false};
+    uint64_t pixels[BLOCK_X * BLOCK_Y];
     int i, k, n = b->nx * b->ny;
 
     for (i = 0; i < n; i++) {
@@ -972,12 +1061,9 @@ static void draw_over(struct rays_worker *w, int n_still, const struct rays_bloc
         copy_tile(tile, kept->rgb, img);
     }
     find_surfaces(w, v, n_still, v->n_order, true, b);
-    for (i = 0; i < n; i++) {
-        uint64_t pixels = touched[i] ? pixels_of_moving(w, n_still, &b->tile[i], kept) : 0;
-
-        if (pixels)
-            draw_tile(w, &b->tile[i], pixels, img);
-    }
+    for (i = 0; i < n; i++)
+        pixels[i] = touched[i] ? pixels_of_moving(w, n_still, &b->tile[i], kept) : 0;
+    draw_tiles(w, b, pixels, img);
 }
 
 // Mirrors and shadows show what moves anywhere.
