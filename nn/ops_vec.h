@@ -7,6 +7,8 @@
 typedef real LEVEL(vec) __attribute__((vector_size(VEC_BYTES)));
 // the same at any address
 typedef real LEVEL(uvec) __attribute__((vector_size(VEC_BYTES), aligned(sizeof(real)), may_alias));
+// what comparing two gives: all bits of a lane or none
+typedef __typeof__((LEVEL(vec)){0} < (LEVEL(vec)){0}) LEVEL(mask);
 #define LANES ((int)(VEC_BYTES / sizeof(real)))
 
 ALWAYS TARGET LEVEL(vec) LEVEL(load)(const real *p)

@@ -1,0 +1,26 @@
+#include "nn/ops.h"
+
+const struct nn_backend nn_cpu = {
+    .name = "cpu",
+    .linear_forward = nn_linear_forward,
+    .linear_backward = nn_linear_backward,
+    .rms_forward = nn_rms_forward,
+    .rms_backward = nn_rms_backward,
+    .layer_norm_forward = nn_layer_norm_forward,
+    .layer_norm_backward = nn_layer_norm_backward,
+    .gelu_forward = nn_gelu_forward,
+    .gelu_backward = nn_gelu_backward,
+    .silu_forward = nn_silu_forward,
+    .silu_backward = nn_silu_backward,
+    .glu_forward = nn_glu_forward,
+    .glu_backward = nn_glu_backward,
+    .add = nn_add,
+    .rows_copy = nn_rows_copy,
+    .rows_add = nn_rows_add,
+    .patches = nn_patches,
+    .rope_table = nn_rope_table,
+    .rope = nn_rope,
+    .attention_forward = nn_attention_forward,
+    .attention_backward = nn_attention_backward,
+    .attention_scratch = nn_attention_scratch,
+};
