@@ -10,8 +10,8 @@
 // enters each layer is kept, the rest is computed again on the way back: same results to the bit.
 //
 // What a sequence gives does not depend on the others in the batch, to the bit; nor does it whether
-// the batch is padded. Gradients are sums over the batch in an order that does: they agree to
-// rounding.
+// the batch is padded. Every gradient is one sum over the sequences in their order, so that it is
+// the same to the bit however a row of sequences is cut into batches.
 //
 // Ownership: the parameters are the caller's and must stay while the net is used. Threads: a net
 // may be read by many threads, each with its own workspace and gradient.
@@ -71,8 +71,8 @@ NODISCARD enum status vla_work_init(struct vla_work **out, const struct vla_net 
                                     const struct vla_room *room);
 void vla_work_fini(struct vla_work *w); // NULL is fine
 
-// mean (n_seq, chunk, action) and value (n_seq). ST_INVAL names what is out of range or does not
-// fit into the room.
+// mean (n_seq, chunk, action) and value (n_seq), NULL if not wanted. ST_INVAL names what is out of
+// range or does not fit into the room.
 NODISCARD enum status vla_forward(const struct vla_net *net, struct vla_work *w,
                                   const struct vla_batch *batch, real *mean, real *value);
 
