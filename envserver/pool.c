@@ -422,6 +422,11 @@ const struct scene *pool_scene(const struct pool *pool)
     return pool->scene;
 }
 
+const char *pool_plan(const struct pool *pool)
+{
+    return pool->randomize ? randomize_text(pool->randomize) : "";
+}
+
 const struct spec *pool_spec(const struct pool *pool)
 {
     return &pool->spec;

@@ -71,6 +71,7 @@ struct pool_stats {
 NODISCARD enum status pool_create(struct pool **out, const struct pool_config *cfg);
 const struct spec *pool_spec(const struct pool *pool);
 const struct scene *pool_scene(const struct pool *pool); // the compiled task
+const char *pool_plan(const struct pool *pool);          // pool_config.randomize; "" = none
 void pool_stats_get(struct pool *pool, struct pool_stats *out);
 
 // Process of worker `w`; 0 = a thread, or being replaced.

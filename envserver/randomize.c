@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define ENTRIES_MAX 64
-#define FIELDS_MAX  96
+#define FIELDS_MAX  128
 
 // What may vary, and whether mj_setConst computes other fields from it.
 static const struct allowed {
@@ -77,8 +77,9 @@ static const struct allowed {
     {"actuator_forcerange", mjOBJ_ACTUATOR, false},
 };
 
-// What mj_setConst writes; probe() finds out whether it has come to write more. The modes are put
-// back before it returns, but other envs may be drawn meanwhile.
+// What mj_setConst writes, if only for a moment: it sets the modes of cameras and lights to fixed,
+// and MuJoCo 4 makes tables anew that come out as they were. Other envs are stepped and drawn
+// meanwhile. probe() finds out whether it has come to change more.
 static const char *const derived[] = {
     "body_subtreemass",
     "body_invweight0",
@@ -91,10 +92,10 @@ static const char *const derived[] = {
     "actuator_length0",
     "actuator_lengthrange",
     "cam_mode",
-    "light_mode",
     "cam_pos0",
     "cam_poscom0",
     "cam_mat0",
+    "light_mode",
     "light_pos0",
     "light_poscom0",
     "light_dir0",
@@ -102,6 +103,29 @@ static const char *const derived[] = {
     "dof_simplenum",
     "body_sameframe",
     "eq_data",
+    // MuJoCo 4
+    "body_contype",
+    "body_conaffinity",
+    "body_margin",
+    "body_treeid",
+    "bvh_aabb",
+    "geom_sameframe",
+    "geom_aabb",
+    "geom_rbound",
+    "site_sameframe",
+    "jnt_actuatorid",
+    "dof_length",
+    "tree_bodyadr",
+    "tree_bodynum",
+    "tree_dofadr",
+    "tree_dofnum",
+    "tree_sleep_policy",
+    "tendon_actuatorid",
+    "tendon_treenum",
+    "tendon_treeid",
+    "ten_J_rownnz",
+    "ten_J_rowadr",
+    "ten_J_colind",
 };
 
 struct field {
@@ -155,6 +179,7 @@ struct randomize {
     bool consts; // mj_setConst is needed
     size_t block_bytes;
     uint64_t id;
+    char text[RANDOMIZE_TEXT_MAX];
 };
 
 struct variant {
@@ -758,12 +783,17 @@ static enum status build(struct randomize *r, const char *json)
 
 enum status randomize_create(struct randomize **out, const struct scene *scene, const char *json)
 {
-    struct randomize *r = mem_alloc(1, sizeof *r);
+    struct randomize *r;
     enum status st;
 
+    if (strlen(json) >= RANDOMIZE_TEXT_MAX)
+        return FAIL(ST_INVAL, "randomize: a plan of %zu bytes, at most %d are possible",
+                    strlen(json), RANDOMIZE_TEXT_MAX - 1);
+    r = mem_alloc(1, sizeof *r);
     if (!r)
         return ST_NOMEM;
     r->scene = scene;
+    memcpy(r->text, json, strlen(json) + 1);
     r->id = (uint64_t)crc32c(0, json, strlen(json)) << 32 | (uint32_t)strlen(json);
     st = build(r, json);
     if (st != ST_OK) {
@@ -777,6 +807,11 @@ enum status randomize_create(struct randomize **out, const struct scene *scene, 
 void randomize_destroy(struct randomize *r)
 {
     mem_free(r);
+}
+
+const char *randomize_text(const struct randomize *r)
+{
+    return r->text;
 }
 
 uint64_t variant_plan_id(const struct variant *v)

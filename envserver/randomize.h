@@ -41,11 +41,16 @@
 struct randomize;
 struct variant;
 
+#define RANDOMIZE_TEXT_MAX 16384 // bytes of a plan, with the 0 at its end
+
 // ST_INVAL names entry, field and element, and what was expected. The scene is borrowed.
 NODISCARD enum status randomize_create(struct randomize **out, const struct scene *scene,
                                        const char *json);
 // NULL is fine.
 void randomize_destroy(struct randomize *r);
+
+// The plan as it was given.
+const char *randomize_text(const struct randomize *r);
 
 // Bytes of the variant of one env, a multiple of 64.
 size_t randomize_variant_bytes(const struct randomize *r);

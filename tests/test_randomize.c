@@ -107,16 +107,17 @@ static void check_against_copy(const char *task)
 }
 
 // What variants do not have of their own belongs to other envs, which run at the same time: the
-// engine does not even write to it for a moment (mj_setConst once did, to the modes of cameras).
+// engine does not even write to it for a moment, as mj_setConst does with the modes of cameras.
 static void what_is_shared_is_never_written(void **state)
 {
-    static const char *const tasks[] = {"Hopper-v5", "Ant-v5"};
+    static const char *const tasks[] = {"Hopper-v5", "Ant-v5",     "HalfCheetah-v5", "Humanoid-v5",
+                                        "Pusher-v5", "Swimmer-v5", "tabletop/4"};
     struct model_array all[MODEL_ARRAYS_MAX];
     struct scene_start start = {5, 6, 7};
     size_t i;
 
     (void)state;
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < sizeof tasks / sizeof tasks[0]; i++) {
         struct randomize *r = NULL;
         struct scene *scene = NULL;
         struct variant *variant;
