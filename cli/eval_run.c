@@ -312,6 +312,7 @@ static enum status play(struct run *r, struct part *p)
                                               .n_env = n_env,
                                               .n_thread = share(cfg->n_thread, cfg->n_model)},
                         (n_env + 1) / 2, 2 * NS_PER_MS, p->cfg.env, sizeof p->cfg.env);
+    p->cfg.own_plan = true;             // it is in the settings
     p->cfg.answer_wait_ns = WAIT_NEVER; // it cannot be lost, however slow; the watchdog sees to it
     if (st == ST_OK)
         st = play_inside(r, p, inside.pool);

@@ -3,6 +3,7 @@
 #include "common/wire/stateproto.h"
 #include "envserver/server_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void add(atomic_llong *counter, long long n)
@@ -115,7 +116,8 @@ static enum status port_for(struct session *s, const struct hello *h)
     if (cfg.b_min == 0 && server->b_min < cfg.b_max)
         cfg.b_min = server->b_min; // a smaller batch of the client's is full before that
     TRY(port_open(&port, server->pool, &cfg));
-    s->features = h->features & (FEATURE_HEARTBEAT | FEATURE_BYE | FEATURE_AUTH | FEATURE_STATE);
+    s->features = h->features &
+                  (FEATURE_HEARTBEAT | FEATURE_BYE | FEATURE_AUTH | FEATURE_STATE | FEATURE_PLAN);
     pthread_mutex_lock(&s->server->mtx);
     // without the feature it cannot answer a PING, so its silence means nothing
     s->idle_ns = !(s->features & FEATURE_HEARTBEAT) ? 0 : h->idle_ns ? h->idle_ns : server->idle_ns;
@@ -148,6 +150,7 @@ static enum status send_welcome(struct session *s)
     w->session = s->id;
     w->n_env = (uint32_t)n;
     memcpy(w->env, ids, (size_t)n * sizeof ids[0]);
+    snprintf(w->plan, sizeof w->plan, "%s", pool_plan(s->server->cfg.pool));
     st = welcome_write(&m, w);
     mem_free(w);
     return st == ST_OK ? session_send(s, m) : st;

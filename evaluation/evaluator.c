@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
+#include "common/wire/envproto.h"
 #include "common/wire/hosts.h"
 #include "evaluation/lane.h"
 #include "rollout/framestack.h"
@@ -33,12 +34,13 @@ struct run {
     const struct weights *weights;
     struct evaluator_progress *progress;
     struct lane_shared shared;
-    int task;               // in the journal
-    bool *written;          // (episodes) whose result is in the journal
-    int64_t n_recorded;     // episodes below were handed to the recorder's file
-    struct hosts *hosts;    // the servers' addresses
-    struct spec *spec;      // of the first server; the others' are the same
-    struct server *servers; // (n_server)
+    int task;                    // in the journal
+    bool *written;               // (episodes) whose result is in the journal
+    int64_t n_recorded;          // episodes below were handed to the recorder's file
+    struct hosts *hosts;         // the servers' addresses
+    struct spec *spec;           // of the first server; the others' are the same
+    char plan[WELCOME_PLAN_MAX]; // likewise
+    struct server *servers;      // (n_server)
     int n_server;
     atomic_bool over;  // nobody needs a lost server any more
     int n_alive;       // guarded by shared.mtx; when it is 0, no server returns
@@ -130,6 +132,7 @@ static enum status open_servers(struct run *run)
                       &s->lane));
     }
     *run->spec = *lane_spec(run->servers[0].lane);
+    snprintf(run->plan, sizeof run->plan, "%s", lane_plan(run->servers[0].lane));
     return ST_OK;
 }
 
@@ -167,6 +170,8 @@ static enum status check_same(const struct run *run, const struct lane *b)
         what = "the instruction";
     else if (!framestack_same(x, y))
         what = "pictures";
+    else if (strcmp(run->plan, lane_plan(b)) != 0)
+        what = "the plan of --randomize";
     if (what)
         return FAIL(ST_INVAL, "env servers %s and %s differ in %s of %s", first, lane_url(b), what,
                     x->task);
@@ -237,7 +242,14 @@ static enum status open_journal(struct run *run)
 {
     const struct spec *spec = run->spec;
     struct result_task task = run->cfg->about;
+    const char *plan = run->cfg->own_plan ? "" : run->plan;
 
+    if (strlen(plan) >= sizeof task.input.randomize)
+        return FAIL(ST_INVAL,
+                    "env server %s: its plan of --randomize has %zu bytes, at most %zu can be kept "
+                    "with the results",
+                    run->hosts->url[0], strlen(plan), sizeof task.input.randomize - 1);
+    snprintf(task.input.randomize, sizeof task.input.randomize, "%s", plan);
     snprintf(task.name, sizeof task.name, "%s", spec->task);
     if (!task.instruction[0])
         snprintf(task.instruction, sizeof task.instruction, "%s", spec->instruction);

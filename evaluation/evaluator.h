@@ -36,6 +36,7 @@ struct evaluator_config {
     int64_t answer_wait_ns;      // a server that is silent for longer is given up
     const char *task;            // that the servers must have; NULL or "" = any
     const char *kwargs;          // the task's keyword arguments for recordings; NULL = not known
+    bool own_plan;               // the servers' plan is kept elsewhere already, in the settings
     struct journal *journal;     // borrowed; episodes that have a result there are not played
     struct result_task about;    // for the journal; what the servers say of the task is filled in
     const struct replay *replay; // of the policy "replay:FILE", borrowed; with at least

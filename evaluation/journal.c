@@ -233,7 +233,8 @@ static enum status begin_task(struct journal *j, const struct result_task *task,
         return ST_OK;
     if (mine->input.engine[0])
         return FAIL(ST_INVAL,
-                    "%s: engine, limits or files of %s are not those of the results so far",
+                    "%s: engine, limits, files or plan of --randomize of %s are not those of the "
+                    "results so far",
                     j->inputs_path, task->name);
     mine->input = task->input;
     text_init(&line);

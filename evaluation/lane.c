@@ -69,6 +69,11 @@ const struct spec *lane_spec(const struct lane *lane)
     return &envclient_welcome(lane->client)->spec;
 }
 
+const char *lane_plan(const struct lane *lane)
+{
+    return envclient_welcome(lane->client)->plan;
+}
+
 const char *lane_url(const struct lane *lane)
 {
     return lane->url;

@@ -56,6 +56,7 @@ struct lane_config {
 NODISCARD enum status lane_open(struct lane **out, const struct lane_config *cfg);
 
 const struct spec *lane_spec(const struct lane *lane);
+const char *lane_plan(const struct lane *lane); // how the server's models differ; "" = they do not
 const char *lane_url(const struct lane *lane);
 int lane_envs(const struct lane *lane);
 int64_t lane_ended(const struct lane *lane); // episodes with a result so far; lane_run's thread

@@ -200,7 +200,7 @@ bool results_same_input(const struct result_input *a, const struct result_input 
     return strcmp(a->engine, b->engine) == 0 && a->max_episode_steps == b->max_episode_steps &&
            a->dt_s == b->dt_s && a->has_success == b->has_success &&
            strcmp(a->bddl_sha256, b->bddl_sha256) == 0 &&
-           strcmp(a->init_sha256, b->init_sha256) == 0;
+           strcmp(a->init_sha256, b->init_sha256) == 0 && strcmp(a->randomize, b->randomize) == 0;
 }
 
 static enum status merge_task(struct results *into, int i, const struct result_task *task,
@@ -285,6 +285,7 @@ static const struct opt task_table[] = {
 
 struct input_line {
     char task[OPT_STR_MAX], engine[OPT_STR_MAX], bddl[OPT_STR_MAX], init[OPT_STR_MAX];
+    char randomize[OPT_STR_MAX];
     int64_t limit;
     double dt_s;
     bool has_success;
@@ -300,6 +301,7 @@ static const struct opt input_table[] = {
     {"has_success", OPT_BOOL, INPUT(has_success), 0, 1, "false", "", NULL},
     {"bddl_sha256", OPT_STR, INPUT(bddl), 0, 0, "", "", NULL},
     {"init_sha256", OPT_STR, INPUT(init), 0, 0, "", "", NULL},
+    {"randomize", OPT_STR, INPUT(randomize), 0, 0, "", "", NULL},
     {0},
 };
 
@@ -372,6 +374,7 @@ static enum status read_input(struct results *r, const void *line, const char *w
     TRY(copy_name(in->engine, sizeof in->engine, l->engine, what));
     TRY(copy_name(in->bddl_sha256, sizeof in->bddl_sha256, l->bddl, what));
     TRY(copy_name(in->init_sha256, sizeof in->init_sha256, l->init, what));
+    TRY(copy_name(in->randomize, sizeof in->randomize, l->randomize, what));
     in->max_episode_steps = l->limit;
     in->dt_s = l->dt_s;
     in->has_success = l->has_success;
@@ -546,6 +549,8 @@ void results_put_input(const struct result_task *task, struct text *out)
         json_str(&j, "bddl_sha256", task->input.bddl_sha256);
     if (task->input.init_sha256[0])
         json_str(&j, "init_sha256", task->input.init_sha256);
+    if (task->input.randomize[0])
+        json_str(&j, "randomize", task->input.randomize);
     put_line(&j, out);
 }
 

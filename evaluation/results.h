@@ -12,6 +12,7 @@
 #ifndef EVALUATION_RESULTS_H
 #define EVALUATION_RESULTS_H
 
+#include "common/base/config.h"
 #include "common/base/text.h"
 #include "common/wire/spec.h"
 #include "evaluation/worklist.h"
@@ -25,6 +26,8 @@ struct result_input {
     double dt_s;                // seconds an env step
     bool has_success;
     char bddl_sha256[RESULTS_HASH], init_sha256[RESULTS_HASH]; // of its files, "" = none
+    char
+        randomize[OPT_STR_MAX]; // plan of env servers that were not the evaluation's own, "" = none
 };
 
 struct result_task {

@@ -169,6 +169,8 @@ static enum status put_task(struct json *j, const struct results *r, int i,
         json_str(j, "bddl_sha256", task->input.bddl_sha256);
     if (task->input.init_sha256[0])
         json_str(j, "init_sha256", task->input.init_sha256);
+    if (task->input.randomize[0])
+        json_str(j, "randomize", task->input.randomize);
     json_close(j, '}');
     return ST_OK;
 }

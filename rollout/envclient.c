@@ -191,7 +191,8 @@ static enum status greet(struct envclient *c, const struct envclient_config *cfg
     enum status st;
 
     h.version = ENVPROTO_VERSION;
-    h.features = FEATURE_HEARTBEAT | FEATURE_BYE | FEATURE_STATE | (key ? FEATURE_AUTH : 0);
+    h.features =
+        FEATURE_HEARTBEAT | FEATURE_BYE | FEATURE_STATE | FEATURE_PLAN | (key ? FEATURE_AUTH : 0);
     TRY(hello_write(&hello, &h));
     st = msg_new(&m, MSG_HELLO, hello->len);
     if (st == ST_OK)

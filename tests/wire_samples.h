@@ -9,6 +9,8 @@
 #include "common/wire/stateproto.h"
 #include "common/wire/trainproto.h"
 
+#include <stdio.h>
+
 #define SAMPLE_OBS 5
 #define SAMPLE_ACT 2
 #define SAMPLE_K   4
@@ -79,7 +81,8 @@ static inline struct welcome *sample_welcome(void)
     w->b_min = 4;
     w->t_max_ns = 2000000;
     w->idle_ns = 30000000000;
-    w->features = FEATURE_BYE;
+    w->features = FEATURE_BYE | FEATURE_PLAN;
+    snprintf(w->plan, sizeof w->plan, "[{\"field\": \"gravity\"}]");
     w->session = 12;
     w->n_env = 3;
     w->env[0] = 0;

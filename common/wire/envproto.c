@@ -169,7 +169,8 @@ static enum status put_welcome(struct msg *m, const struct welcome *w)
     fields_make(&fields, &w->spec, (int)w->k_max, (enum autoreset)w->autoreset);
     TRY(fields_write(m, &fields));
     TRY(msg_u32(m, w->n_env));
-    return msg_bytes(m, w->env, w->n_env * sizeof w->env[0]);
+    TRY(msg_bytes(m, w->env, w->n_env * sizeof w->env[0]));
+    return w->features & FEATURE_PLAN ? msg_str(m, w->plan) : ST_OK;
 }
 
 enum status welcome_write(struct msg **out, const struct welcome *w)
@@ -230,6 +231,9 @@ enum status welcome_read(const struct msg *m, struct welcome *out)
     TRY(reader_end(&r, false, "WELCOME"));
     TRY(in_range("WELCOME: n_env", out->n_env, 1, out->spec.n_env));
     env = read_bytes(&r, out->n_env, sizeof out->env[0]);
+    out->plan[0] = '\0';
+    if (out->features & FEATURE_PLAN)
+        read_str(&r, out->plan, sizeof out->plan);
     TRY(reader_end(&r, true, "WELCOME"));
     memcpy(out->env, env, out->n_env * sizeof out->env[0]);
     return check_envs(out);

@@ -31,7 +31,10 @@ enum feature {
     FEATURE_BYE = 2,       // the client wants to be told when the server ends
     FEATURE_AUTH = 4,      // the client has a key and demands that the server proves its own
     FEATURE_STATE = 8,     // answers SAVE, LOAD, SET and GET
+    FEATURE_PLAN = 16,     // WELCOME says how the envs' models differ
 };
+
+#define WELCOME_PLAN_MAX 16384 // bytes of a plan, with the 0 at its end
 
 // A picture that a client wants, by its name in the spec. The size is what the client can take; 0 x
 // 0 = any.
@@ -63,7 +66,8 @@ struct welcome {
     uint32_t features;
     uint64_t session; // the server's number of this connection, as in its log
     uint32_t n_env;
-    uint32_t env[SPEC_ENV_MAX]; // (n_env) ids of the envs that the client owns now
+    uint32_t env[SPEC_ENV_MAX];  // (n_env) ids of the envs that the client owns now
+    char plan[WELCOME_PLAN_MAX]; // FEATURE_PLAN: of envserver/randomize.h, JSON; "" = one model
 };
 
 // Head of a BATCH; rows follow.

@@ -60,7 +60,25 @@ has "$(cat "$work/out")" "raise the limit"
 echo '[{"field": "gravity", "component": 2, "range": [0.9, 1.1]}]' >"$work/plan"
 serve --randomize="$work/plan"
 has "$line" '"randomize_plan": [{"field": "gravity"'
-kill -TERM "$server"
+# an evaluation at the server keeps its plan, and goes on at servers with the same plan only
+play() { # CODE URL OPTION...
+    local want=$1 code=0
+    "$SIMSTREAM" eval --policy=zero --env="$2" --episodes=3 --out="$work/there" "${@:3}" \
+        >"$work/out" 2>&1 || code=$?
+    [ "$code" = "$want" ] || fail "eval --env: code $code, expected $want: $(cat "$work/out")"
+}
+play 0 "$url"
+grep -q '"randomize": *"\[{\\"field\\": \\"gravity\\"' "$work/there/summary.json" ||
+    fail "the server's plan is not in summary.json"
+varied=$server varied_url=$url
+serve
+sed -i '$d' "$work/there/results.jsonl" # as if it had been killed
+play 2 "$url" --resume
+has "$(cat "$work/out")" "plan of --randomize of Hopper-v5 are not those of the results so far"
+rm -r "$work/there"
+play 2 "$varied_url,$url"
+has "$(cat "$work/out")" "differ in the plan of --randomize of Hopper-v5"
+kill -TERM "$server" "$varied"
 "$SIMSTREAM" eval --policy=zero --task=Hopper-v5 --episodes=3 --out="$work/eval" \
     --randomize="$work/plan" >"$work/out" 2>&1 || fail "eval: $(cat "$work/out")"
 grep -q '"randomize_plan": *\[{"field": "gravity"' "$work/eval/summary.json" ||
