@@ -109,7 +109,8 @@ static void spawn(struct pool *pool, int i)
     pid_t warden = getpid(), pid;
 
     w->begun_ns = clock_now_ns();
-    w->stopped_ns = w->retry_ns = 0;
+    w->stopped = false;
+    w->retry_ns = w->seen_ns = w->busy_ns = w->still_ns = w->start_ns = 0;
     atomic_store(&w->ready, false);
     atomic_store(&w->asleep, 0);
     atomic_store(&w->since_ns, w->begun_ns);
@@ -175,9 +176,10 @@ static int reap(struct pool *pool, bool last)
         if (!w)
             continue;
         if (WIFSTOPPED(status)) {
-            w->stopped_ns = clock_now_ns();
+            w->stopped = true;
         } else if (WIFCONTINUED(status)) {
-            w->stopped_ns = 0;
+            w->stopped = false;
+            w->still_ns = 0;
         } else if (last) {
             atomic_store(&w->pid, 0);
         } else {
@@ -197,8 +199,22 @@ static void end(struct worker *w, const char *why)
     (void)kill(atomic_load(&w->pid), SIGKILL);
 }
 
-// Who takes too long, who is due for another try, who was not woken?
-static void watch(struct pool *pool)
+// Add the time since the last look to what the worker does.
+static void age(struct worker *w, int64_t passed_ns)
+{
+    int64_t since = atomic_load(&w->since_ns);
+
+    w->busy_ns = since > 0 && since == w->seen_ns ? w->busy_ns + passed_ns : 0;
+    w->seen_ns = since;
+    if (w->stopped)
+        w->still_ns += passed_ns;
+    if (!atomic_load(&w->ready))
+        w->start_ns += passed_ns;
+}
+
+// Who takes too long, who is due for another try, who was not woken? passed_ns: since the last
+// look.
+static void watch(struct pool *pool, int64_t passed_ns)
 {
     int64_t now = clock_now_ns(), limit = pool->cfg.step_timeout_ns, still;
     bool waiting = false;
@@ -207,19 +223,19 @@ static void watch(struct pool *pool)
     still = limit > 0 ? limit : STILL_LIMIT_NS;
     for (i = 0; i < pool->n_worker; i++) {
         struct worker *w = &pool->workers[i];
-        int64_t since = atomic_load(&w->since_ns);
         bool ready = atomic_load(&w->ready);
 
+        age(w, passed_ns);
         if (atomic_load(&w->pid) == 0) {
             if (w->retry_ns > 0 && now >= w->retry_ns)
                 spawn(pool, i);
         } else if (w->cause_text[0]) {
             continue; // it is ending
-        } else if (w->stopped_ns > 0 && now - w->stopped_ns > still) {
+        } else if (w->still_ns > still) {
             end(w, "it was stopped");
-        } else if (since > 0 && ready && limit > 0 && now - since > limit) {
-            end(w, w->stopped_ns > 0 ? "it was stopped" : "a request took too long");
-        } else if (!ready && now - w->begun_ns > START_LIMIT_NS) {
+        } else if (ready && limit > 0 && w->busy_ns > limit) {
+            end(w, w->stopped ? "it was stopped" : "a request took too long");
+        } else if (!ready && w->start_ns > START_LIMIT_NS) {
             end(w, "its start took too long");
         }
     }
@@ -291,7 +307,7 @@ _Noreturn static void be_warden(struct pool *pool, int hold_fd, int say_fd)
 {
     struct pollfd fds[2] = {{.fd = hold_fd, .events = POLLIN}, {.events = POLLIN}};
     struct signalfd_siginfo info;
-    int64_t tick = TICK_NS;
+    int64_t tick = TICK_NS, looked = clock_now_ns();
     char said = '\0';
     int i;
 
@@ -301,7 +317,7 @@ _Noreturn static void be_warden(struct pool *pool, int hold_fd, int say_fd)
     for (i = 0; i < pool->n_worker; i++)
         spawn(pool, i);
     for (;;) {
-        int64_t wait = said ? tick : NS_PER_MS;
+        int64_t wait = said ? tick : NS_PER_MS, passed;
 
         if (poll(fds, 2, (int)(wait / NS_PER_MS) + 1) < 0 && errno != EINTR)
             break;
@@ -310,7 +326,10 @@ _Noreturn static void be_warden(struct pool *pool, int hold_fd, int say_fd)
         while (read(fds[1].fd, &info, sizeof info) == (ssize_t)sizeof info)
             ;
         (void)reap(pool, false);
-        watch(pool);
+        passed = clock_now_ns() - looked;
+        looked += passed;
+        // a look that comes late counts as one in time: the machine stood still, not a worker
+        watch(pool, passed < 2 * wait ? passed : 2 * wait);
         if (!said && (said = starting(pool)) && write(say_fd, &said, 1) != 1)
             break;
     }

@@ -107,7 +107,10 @@ struct worker {
     atomic_int starts;
     enum row_error cause; // of the end of the one before
     char cause_text[64];
-    int64_t begun_ns, stopped_ns, retry_ns;
+    bool stopped;
+    int64_t begun_ns, retry_ns;
+    int64_t seen_ns;                     // since_ns at the last look
+    int64_t busy_ns, still_ns, start_ns; // time in one request, stopped, not ready yet
 } __attribute__((aligned(64)));
 
 // Written after the workers were made.

@@ -40,17 +40,23 @@ void server_note_fault(struct server *server, uint64_t session)
 }
 
 // Drop the clients that have been silent for too long; a reader that cannot get its own message out
-// does not come to do it. Called with the lock held.
+// does not come to do it. A look that comes late counts as one in time: while the machine stood
+// still nobody could be heard. Called with the lock held.
 static void drop_silent(struct server *server)
 {
-    int64_t now = clock_now_ns();
+    int64_t now = clock_now_ns(), since = now - server->looked_ns;
     struct session *s;
     int none = -1;
 
+    server->looked_ns = now;
+    if (since > 2 * ACCEPT_WAIT_NS)
+        since = 2 * ACCEPT_WAIT_NS;
     for (s = server->sessions; s; s = s->next) {
-        int64_t limit = s->port ? s->idle_ns : 3 * HELLO_WAIT_NS;
+        int64_t limit = s->port ? s->idle_ns : 3 * HELLO_WAIT_NS, heard = atomic_load(&s->heard_ns);
 
-        if (limit == 0 || now - atomic_load(&s->heard_ns) < limit + ACCEPT_WAIT_NS)
+        s->silent_ns = heard == s->seen_ns ? s->silent_ns + since : 0;
+        s->seen_ns = heard;
+        if (limit == 0 || s->silent_ns < limit + ACCEPT_WAIT_NS)
             continue;
         if (atomic_compare_exchange_strong(&s->end, &none, END_IDLE))
             log_warn("server", "client %llu is silent", (unsigned long long)s->id);

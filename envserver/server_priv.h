@@ -30,6 +30,7 @@ struct session {
     uint64_t seq, pings;         // requests, PINGs so far
     atomic_llong requests, rows; // for others to read
     atomic_llong begun_ns, heard_ns;
+    int64_t seen_ns, silent_ns; // heard_ns at the last look, silence since; guarded by server->mtx
     atomic_int end;       // enum session_end once it is known, -1 before
     atomic_bool said_bye; // BYE was sent: requests are ignored
     atomic_bool ended;    // the reader is about to return
@@ -47,6 +48,7 @@ struct server {
     struct session *sessions;                 // guarded by mtx
     int n_session;                            // guarded by mtx
     uint64_t next_id;                         // guarded by mtx
+    int64_t looked_ns;                        // for silent clients; guarded by mtx
     struct server_fault fault[SERVER_FAULTS]; // ring; guarded by mtx
     int n_fault;                              // so far; guarded by mtx
 

@@ -424,14 +424,15 @@ static enum status serve(struct session *s, const struct msg *m)
 
 // ------------------------------------------------------------------ the reader
 
-// Nothing came for a third of the idle time. A PING that cannot be sent at once need not be: then
-// there is something on its way already.
-static enum status on_silence(struct session *s)
+// Nothing came for a third of the idle time, `thirds` times in a row: they are counted because a
+// machine that stands still hears nothing either, and that is one wait, however long. A PING that
+// cannot be sent at once need not be: then there is something on its way already.
+static enum status on_silence(struct session *s, int thirds)
 {
     struct msg *m;
     enum status st;
 
-    if (clock_now_ns() - atomic_load(&s->heard_ns) >= s->idle_ns) {
+    if (thirds >= 3) {
         set_end(s, END_IDLE);
         return FAIL(ST_IO, "silent for %.1f s", 1e-9 * (double)s->idle_ns);
     }
@@ -450,16 +451,18 @@ static enum status on_silence(struct session *s)
 static enum status listen_to(struct session *s)
 {
     int64_t wait = s->idle_ns ? s->idle_ns / 3 + 1 : WAIT_NEVER;
+    int thirds = 0;
     struct msg *m;
     enum status st;
 
     for (;;) {
         st = link_recv(s->link, &m, wait);
         if (st == ST_TIMEOUT) {
-            TRY(on_silence(s));
+            TRY(on_silence(s, ++thirds));
             continue;
         }
         TRY(st);
+        thirds = 0;
         atomic_store(&s->heard_ns, clock_now_ns());
         add(&s->server->bytes_in, (long long)m->len);
         st = serve(s, m);

@@ -99,17 +99,19 @@ static const char *setting(const char *given, const char *variable)
     return text && *text ? text : NULL;
 }
 
-// What the server says next until WELCOME.
+// What the server says next until WELCOME. The looks are counted, so that a machine that stands
+// still for longer than the wait does not end it.
 static enum status recv_answer(struct envclient *c, const atomic_bool *stop, struct msg **m)
 {
-    int64_t deadline = deadline_after(WELCOME_WAIT_NS);
+    int64_t left = WELCOME_WAIT_NS;
     enum status st;
 
     do {
-        st = link_recv(c->link, m, slice(deadline));
+        st = link_recv(c->link, m, LOOK_NS);
         if (st == ST_TIMEOUT && stopped(stop))
             return FAIL(ST_CLOSED, "stopped while connecting to %s", c->url);
-    } while (st == ST_TIMEOUT && clock_now_ns() < deadline);
+        left -= LOOK_NS;
+    } while (st == ST_TIMEOUT && left > 0);
     if (st == ST_TIMEOUT || st == ST_AGAIN)
         return FAIL(ST_IO, "env server %s: no answer to HELLO", c->url);
     return st == ST_CLOSED ? FAIL(ST_IO, "env server %s: closed the connection", c->url) : st;
@@ -311,20 +313,21 @@ static enum status take_control(struct envclient *c, struct msg *m)
 static enum status recv_work(struct envclient *c, struct msg **m, int64_t wait_ns)
 {
     bool watch = (c->welcome.features & FEATURE_HEARTBEAT) && c->welcome.idle_ns > 0;
-    int64_t deadline = deadline_after(wait_ns), wait = wait_ns;
+    int64_t deadline = deadline_after(wait_ns), wait = wait_ns, look = c->welcome.idle_ns / 4 + 1;
     enum status st;
 
     for (;;) {
-        int64_t begin = clock_now_ns();
+        int64_t begin = clock_now_ns(), most = watch && wait > look ? look : wait, waited;
 
-        st = link_recv(c->link, m, watch && wait > c->welcome.idle_ns ? c->welcome.idle_ns : wait);
+        st = link_recv(c->link, m, most);
         if (st == ST_OK) {
             c->silent_ns = 0;
             if ((*m)->type != MSG_PING && (*m)->type != MSG_PONG && (*m)->type != MSG_BYE)
                 return ST_OK;
             TRY(take_control(c, *m));
         } else if (st == ST_TIMEOUT) {
-            c->silent_ns += clock_now_ns() - begin; // only time in which it could be heard counts
+            waited = clock_now_ns() - begin;
+            c->silent_ns += waited < most ? waited : most; // not while the machine stood still
             if (watch && c->silent_ns >= c->welcome.idle_ns)
                 return FAIL(ST_IO, "env server %s is silent for %.1f s", c->url,
                             1e-9 * (double)c->silent_ns);
