@@ -57,7 +57,7 @@ static inline bool fake_policy_send(nng_stream *s, nng_aio *aio, const struct fa
     fake_policy_must(nng_msg_alloc(&m, 0));
     fake_policy_must(nng_msg_append(m, say->bytes, (size_t)say->n));
     nng_aio_set_msg(aio, m);
-    nng_aio_set_timeout(aio, 10000);
+    nng_aio_set_timeout(aio, NNG_DURATION_INFINITE);
     nng_stream_send(s, aio);
     nng_aio_wait(aio);
     if (nng_aio_result(aio) == 0)

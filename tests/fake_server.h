@@ -228,7 +228,7 @@ static inline void fake_welcome(struct fake_server *f, struct link *k)
     struct msg *m;
     int i;
 
-    fake_must(link_recv(k, &m, 10 * NS_PER_S));
+    fake_must(link_recv(k, &m, ENOUGH));
     fake_must(hello_read(m, &hello));
     msg_free(m);
     w = (struct welcome){.spec = f->spec,

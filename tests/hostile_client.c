@@ -34,7 +34,7 @@ static struct link *connect_raw(void)
 {
     struct link *k;
 
-    must(link_dial(&k, url, 64 << 20, 10 * NS_PER_S), "connect");
+    must(link_dial(&k, url, 64 << 20, patience_ns), "connect");
     return k;
 }
 
@@ -45,13 +45,14 @@ static struct link *connect_hello(uint32_t features)
                       .k_max = 1,
                       .t_max_ns = -1,
                       .features = features,
+                      .idle_ns = NS_PER_S,
                       .name = "hostile"};
     struct link *k = connect_raw();
     struct msg *m;
 
     must(hello_write(&m, &h), "HELLO");
     must(link_send(k, m), "HELLO");
-    must(link_recv(k, &m, 10 * NS_PER_S), "WELCOME");
+    must(link_recv(k, &m, patience_ns), "WELCOME");
     must(welcome_read(m, &w), "WELCOME");
     msg_free(m);
     return k;
@@ -83,7 +84,7 @@ static void expect_type(struct link *k, uint16_t type, const char *what)
     struct msg *m;
 
     do { // its heart may beat in between
-        must(link_recv(k, &m, 10 * NS_PER_S), what);
+        must(link_recv(k, &m, patience_ns), what);
         if (m->type == MSG_PING)
             msg_free(m);
     } while (m->type == MSG_PING);
@@ -118,7 +119,7 @@ static void nan_action(void)
     must(link_send(k, reset_msg(1)), "send");
     expect_type(k, MSG_BATCH, "a batch after RESET");
     must(link_send(k, step_msg(2, NAN)), "send");
-    must(link_recv(k, &m, 10 * NS_PER_S), "ERROR after a NaN");
+    must(link_recv(k, &m, patience_ns), "ERROR after a NaN");
     must(proto_error_read(m, &e), "ERROR after a NaN");
     if (!strstr(e.text, "is NaN") || e.env != w.env[0])
         say(e.text);
@@ -185,7 +186,7 @@ static void twice(void)
     for (uint64_t seq = 1; seq <= 200; seq++)
         must(link_send(k, reset_msg(seq)), "send");
     while (batches + refusals < 200) {
-        must(link_recv(k, &m, 10 * NS_PER_S), "an answer to each request");
+        must(link_recv(k, &m, patience_ns), "an answer to each request");
         batches += m->type == MSG_BATCH;
         refusals += m->type == MSG_ERROR;
         msg_free(m);

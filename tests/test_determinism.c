@@ -6,7 +6,6 @@
 #include "common/base/rng.h"
 #include "envserver/pool_priv.h"
 
-#define NEVER   (60 * NS_PER_S)
 #define ENV_MAX 16
 
 struct setting {
@@ -82,7 +81,7 @@ static void run(const struct subject *what, const struct setting *s, uint64_t *h
     for (i = 0; i < (uint32_t)s->n_env; i++)
         resets[i] = (struct reset_row){.env = i, .seed = 4, .stream = i};
     assert_ok(port_reset(r.port, resets, s->n_env));
-    while ((st = port_recv(r.port, &m, NEVER)) == ST_OK) {
+    while ((st = port_recv(r.port, &m, ENOUGH)) == ST_OK) {
         assert_ok(batch_read(m, port_layout(r.port), &head, &rows));
         if (s->delay_ns && rng_below(&rng, 8) == 0)
             clock_sleep_ns(rng_below(&rng, (uint32_t)s->delay_ns));

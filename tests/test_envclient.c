@@ -10,7 +10,6 @@
 
 #define N_ENV   4
 #define ROW_MAX 8192
-#define WAIT    (30 * NS_PER_S)
 
 struct side {
     struct pool *pool;
@@ -29,8 +28,8 @@ static void dial(struct side *s)
     struct envclient_config cfg = {
         .url = s->url,
         .hello = {.autoreset = AUTORESET_SAME_STEP, .n_env = N_ENV, .k_max = 1, .t_max_ns = -1},
-        .connect_wait_ns = WAIT};
-    int64_t until = deadline_after(WAIT);
+        .connect_wait_ns = ENOUGH};
+    int64_t until = deadline_after(ENOUGH);
 
     while (envclient_open(&s->client, &cfg) != ST_OK)
         assert_true(clock_now_ns() < until);
@@ -67,7 +66,7 @@ static void receive(struct side *s, int n)
     uint32_t i;
 
     while (n > 0) {
-        assert_ok(envclient_recv(s->client, &m, &head, &rows, WAIT));
+        assert_ok(envclient_recv(s->client, &m, &head, &rows, ENOUGH));
         for (i = 0; i < head->n; i++) {
             const uint8_t *row = rows + (size_t)i * head->stride;
 
@@ -272,7 +271,7 @@ static void refusals_name_their_reason_and_nothing_is_done(void **state)
     send_one(&s, 9, 0); // refused as well, and told to the receiver
     save(&s, 0, &x, &bytes, &n);
     msg_free(x);
-    assert_fails(envclient_recv(s.client, &x, &head, &row, WAIT), ST_PROTO, "env 9");
+    assert_fails(envclient_recv(s.client, &x, &head, &row, ENOUGH), ST_PROTO, "env 9");
     assert_fails(envclient_set(s.client, two, 1, "gravity", "", (double[]){1, 2, 3}, 3), ST_INVAL,
                  "made without `randomize`");
     assert_fails(envclient_get(s.client, two, 1, "gravity", "", &x, &rows), ST_INVAL,
@@ -358,19 +357,19 @@ static void *liar_run(void *arg)
 
     if (l->knows_states)
         w->features |= FEATURE_STATE;
-    assert_ok(listener_accept(l->listener, &link, WAIT));
-    assert_ok(link_recv(link, &m, WAIT));
+    assert_ok(listener_accept(l->listener, &link, ENOUGH));
+    assert_ok(link_recv(link, &m, ENOUGH));
     msg_free(m);
     assert_ok(welcome_write(&m, w));
     assert_ok(link_send(link, m));
     if (l->knows_states) {
-        assert_ok(link_recv(link, &m, WAIT));
+        assert_ok(link_recv(link, &m, ENOUGH));
         assert_ok(state_read_rows(m, &q));
         msg_free(m);
         if (l->lie != HANGS_UP)
             assert_ok(link_send(link, lie_about(&q, l->lie)));
     }
-    while (l->lie != HANGS_UP && link_recv(link, &m, WAIT) == ST_OK)
+    while (l->lie != HANGS_UP && link_recv(link, &m, ENOUGH) == ST_OK)
         msg_free(m);
     link_close(link);
     link_destroy(link);
@@ -384,7 +383,7 @@ static void check_lie(enum lie lie, bool knows_states, enum status want, const c
     struct liar liar = {.lie = lie, .knows_states = knows_states};
     struct envclient_config cfg = {.url = "inproc://test-envclient-liar",
                                    .hello = {.n_env = 3, .k_max = SAMPLE_K, .t_max_ns = -1},
-                                   .connect_wait_ns = WAIT};
+                                   .connect_wait_ns = ENOUGH};
     struct envclient *c;
     struct state_rows rows;
     pthread_t thread;

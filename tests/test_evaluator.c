@@ -44,8 +44,8 @@ static int setup(void **state)
                                     .episodes = 20,
                                     .seed = 7,
                                     .retries = 1,
-                                    .connect_wait_ns = 10 * NS_PER_S,
-                                    .answer_wait_ns = 60 * NS_PER_S};
+                                    .connect_wait_ns = ENOUGH,
+                                    .answer_wait_ns = ENOUGH};
     snprintf(cfg.out, sizeof cfg.out, "%s/out", dir);
     return leak_setup(state);
 }
@@ -388,14 +388,20 @@ static void evaluator_goes_on_when_one_of_the_servers_is_lost(void **state)
         // the good one holds one episode until the other, which has the 19 others, is lost
         struct fake_script good = {FAKE_SCRIPT, .n_env = 1}, bad = {FAKE_SCRIPT, .n_env = 19};
         uint64_t *when[] = {&bad.die_at, &bad.refuse_at, &bad.confuse_at, &bad.silent_at};
+        enum status st;
         sem_t lost;
 
         sem_init(&lost, 0, 0);
         *when[fault] = 10;
         bad.post_at_fault = good.wait_at_start = &lost;
-        cfg.answer_wait_ns = fault == 3 ? NS_PER_S : 60 * NS_PER_S;
-        log_text[0] = '\0';
-        assert_ok(run(&good, &bad, NULL, NULL));
+        cfg.answer_wait_ns = fault == 3 ? NS_PER_S / 4 : ENOUGH;
+        do { // on a slow machine the good one may be silent for as long: then with more patience
+            log_text[0] = '\0';
+            cfg.answer_wait_ns *= fault == 3 ? 4 : 1;
+            st = run(&good, &bad, NULL, NULL);
+        } while (fault == 3 && cfg.answer_wait_ns < 60 * NS_PER_S &&
+                 (st == ST_IO || strstr(log_text, "inproc://fake-0")));
+        assert_int_equal(st, ST_OK);
         assert_string_equal(read_out("results.jsonl"), first);
         assert_true(summary.complete);
         assert_non_null(strstr(log_text, "inproc://fake-1"));

@@ -36,10 +36,13 @@ static int connect_raw(const char *url)
         fd = socket(AF_UNIX, SOCK_STREAM, 0);
         rc = connect(fd, (struct sockaddr *)&sa, sizeof sa);
     } else {
+        const char *colon = strrchr(url, ':');
         struct sockaddr_in sa = {.sin_family = AF_INET,
-                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                 .sin_port = htons((uint16_t)atoi(strrchr(url, ':') + 1))};
+                                 .sin_port = htons((uint16_t)atoi(colon + 1))};
+        char host[64];
 
+        snprintf(host, sizeof host, "%.*s", (int)(colon - url - 6), url + 6); // behind tcp://
+        assert_int_equal(inet_pton(AF_INET, host, &sa.sin_addr), 1);
         fd = socket(AF_INET, SOCK_STREAM, 0);
         rc = connect(fd, (struct sockaddr *)&sa, sizeof sa);
     }

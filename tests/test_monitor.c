@@ -24,7 +24,7 @@ static void recv_rows(struct envclient *c, int n)
     struct msg *m;
 
     for (; n > 0; n -= (int)head->n) {
-        assert_ok(envclient_recv(c, &m, &head, &rows, 10 * NS_PER_S));
+        assert_ok(envclient_recv(c, &m, &head, &rows, ENOUGH));
         msg_free(m);
     }
 }
@@ -35,7 +35,7 @@ static void rig_init(struct rig *r)
     struct envclient_config client = {
         .url = URL,
         .hello = {.n_env = 3, .k_max = 1, .t_max_ns = -1, .name = "a \"quoted\" <name>"},
-        .connect_wait_ns = NS_PER_S};
+        .connect_wait_ns = ENOUGH};
     struct reset_row reset[3] = {{.env = 0}, {.env = 1}, {.env = 2}};
     uint8_t *rows;
     struct msg *m;
@@ -167,14 +167,14 @@ static void pages_come_over_http(void **state)
     rig_init(&r);
     assert_ok(monitor_open(&m, &r.cfg));
     text_init(&t);
-    assert_ok(http_get(monitor_address(m), "/status", 10 * NS_PER_S, &t));
+    assert_ok(http_get(monitor_address(m), "/status", ENOUGH, &t));
     assert_non_null(strstr(text_get(&t), "\"name\": \"a \\\"quoted\\\" <name>\", \"envs\": 3"));
     assert_non_null(strstr(text_get(&t), "\"version\": \"1.2.3\", \"commit\": \"abc\""));
     text_fini(&t);
-    assert_ok(http_get(monitor_address(m), "/healthz", 10 * NS_PER_S, &t));
+    assert_ok(http_get(monitor_address(m), "/healthz", ENOUGH, &t));
     assert_string_equal(text_get(&t), "ok\n");
     text_fini(&t);
-    assert_ok(http_get(monitor_address(m), "/", 10 * NS_PER_S, &t));
+    assert_ok(http_get(monitor_address(m), "/", ENOUGH, &t));
     assert_non_null(strstr(text_get(&t), "</html>"));
     // the page needs nothing from elsewhere
     assert_null(strstr(text_get(&t), "src="));
@@ -183,8 +183,8 @@ static void pages_come_over_http(void **state)
     text_fini(&t);
     envclient_destroy(r.client);
     r.client = NULL;
-    assert_true(server_drain(r.server, 5 * NS_PER_S));
-    assert_ok(http_get(monitor_address(m), "/healthz", 10 * NS_PER_S, &t));
+    assert_true(server_drain(r.server, ENOUGH));
+    assert_ok(http_get(monitor_address(m), "/healthz", ENOUGH, &t));
     assert_string_equal(text_get(&t), "draining\n");
     text_fini(&t);
     monitor_close(m);

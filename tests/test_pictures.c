@@ -8,8 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 
-#define NEVER (60 * NS_PER_S)
-
 // ------------------------------------------------------------------ options
 
 static enum status ask(const char *task, const char *kwargs, struct spec *spec)
@@ -419,7 +417,7 @@ static void gather(struct crowd *c)
     enum status st;
     uint32_t i;
 
-    while ((st = port_recv(c->port, &m, NEVER)) == ST_OK) {
+    while ((st = port_recv(c->port, &m, ENOUGH)) == ST_OK) {
         assert_ok(batch_read(m, c->layout, &head, &rows));
         for (i = 0; i < head->n; i++, rows += head->stride)
             memcpy(c->rows + ((const struct row_head *)rows)->env * (size_t)head->stride, rows,

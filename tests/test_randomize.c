@@ -7,7 +7,6 @@
 
 #include <sys/mman.h>
 
-#define NEVER   (20 * NS_PER_S)
 #define ROW_MAX 16384
 
 static const char plan[] =
@@ -214,7 +213,7 @@ static void receive(struct rig *r)
     uint32_t i;
     size_t k;
 
-    while (port_recv(r->port, &m, NEVER) == ST_OK) {
+    while (port_recv(r->port, &m, ENOUGH) == ST_OK) {
         assert_ok(batch_read(m, port_layout(r->port), &head, &rows));
         for (i = 0; i < head->n; i++) {
             const uint8_t *row = rows + (size_t)i * head->stride;

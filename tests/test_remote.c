@@ -101,7 +101,7 @@ static int teardown(void **state)
     return leak_teardown(state);
 }
 
-#define OPTIONS "\"states\": \"state=pos+vel[0:1]\", \"answer_wait\": \"100s\""
+#define OPTIONS "\"states\": \"state=pos+vel[0:1]\", \"answer_wait\": \"3600s\""
 
 static void actions_come_in_chunks(void **state)
 {
@@ -237,18 +237,15 @@ static void silence_ends_by_the_time_limit(void **state)
 static void a_request_can_be_given_up(void **state)
 {
     static const double obs[] = {1, 2, 3};
-    int64_t begin_ns;
 
     (void)state;
-    begin("{" OPTIONS ", \"first_wait\": \"1000s\"}");
+    begin("{" OPTIONS ", \"first_wait\": \"3600s\"}");
     fake.good = (struct fake_say){.n = 0};
     remote_ask(seat, 0, obs, NULL);
     while (atomic_load(&fake.requests) == 0)
         clock_sleep_ns(NS_PER_MS);
-    begin_ns = clock_now_ns();
     remote_seat_destroy(seat);
     seat = NULL;
-    assert_true(clock_now_ns() - begin_ns < 100 * NS_PER_S);
     assert_int_equal(answer, ST_CLOSED);
 }
 

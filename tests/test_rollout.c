@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define LEARNER "inproc://test-rollout-learner"
-#define WAIT    (20 * NS_PER_S)
 #define HORIZON 4
 
 struct rig {
@@ -37,7 +36,7 @@ static struct msg *recv_type(struct rig *r, uint16_t type)
 {
     struct msg *m = NULL;
 
-    assert_ok(link_recv(r->link, &m, WAIT));
+    assert_ok(link_recv(r->link, &m, ENOUGH));
     assert_int_equal(m->type, type);
     return m;
 }
@@ -82,12 +81,12 @@ static void rig_init(struct rig *r, int n_server, uint32_t length)
     r->cfg.horizon = HORIZON;
     r->cfg.seed = 7;
     r->cfg.env_offset = 10;
-    r->cfg.connect_wait_ns = WAIT;
+    r->cfg.connect_wait_ns = ENOUGH;
     assert_ok(model_shape_parse(&shape, FAKE_OBS, 1, "4"));
     assert_ok(weights_create(&r->weights, &shape));
     assert_ok(model_init(&shape, 1, 0, r->weights->params));
     assert_ok(thread_start(&r->thread, "worker", worker, r));
-    assert_ok(listener_accept(r->listener, &r->link, WAIT));
+    assert_ok(listener_accept(r->listener, &r->link, ENOUGH));
     m = recv_type(r, MSG_JOIN);
     assert_ok(join_read(m, &j));
     assert_string_equal(j.task, "Counter");
@@ -286,7 +285,7 @@ static void a_server_is_lost_and_comes_back_and_the_rest_goes_on(void **state)
     assert_true(n == 2 && env[0] == 12 && env[1] == 13);
     msg_free(m);
     while (seen[0] + seen[1] < 4 || chunks == UINT64_MAX || seen[2] + seen[3] < 2 * (2 - chunks)) {
-        assert_ok(link_recv(r->link, &m, WAIT));
+        assert_ok(link_recv(r->link, &m, ENOUGH));
         if (m->type == MSG_BACK) {
             assert_ok(back_read(m, &chunks, &env, &n));
             assert_true(n == 2 && env[0] == 12 && env[1] == 13 && chunks <= 2);

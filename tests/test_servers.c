@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#define WAIT (20 * NS_PER_S)
-
 struct rig {
     struct fake_env env[2];
     struct servers *servers;
@@ -18,7 +16,7 @@ static struct rig *rig_new(int die_after, bool stays_away)
     static const char *const urls[] = {"inproc://test-servers-a", "inproc://test-servers-b"};
     struct rig *r = mem_alloc(1, sizeof *r);
     struct intake_config cfg = {.env_urls = "inproc://test-servers-a,inproc://test-servers-b",
-                                .connect_wait_ns = WAIT,
+                                .connect_wait_ns = ENOUGH,
                                 .hello = {.autoreset = AUTORESET_SAME_STEP, .k_max = 1}};
     int i;
 
@@ -80,7 +78,7 @@ static void collect(struct rig *r, int n, struct row_head *heads, bool give_up)
         while (give_up && servers_recv(r->servers, &m, &head, &rows, 20 * NS_PER_MS) == ST_TIMEOUT)
             servers_give_up(r->servers);
         if (!give_up)
-            assert_ok(servers_recv(r->servers, &m, &head, &rows, WAIT));
+            assert_ok(servers_recv(r->servers, &m, &head, &rows, ENOUGH));
         for (i = 0; i < head->n; i++) {
             const struct row_head *h = (const void *)(rows + (size_t)i * head->stride);
 
@@ -185,7 +183,7 @@ static void servers_that_differ_are_refused(void **state)
     struct fake_env env[2] = {{.url = "inproc://test-servers-a", .n_env = 2, .length = 9},
                               {.url = "inproc://test-servers-b", .n_env = 2, .length = 9}};
     struct intake_config cfg = {.env_urls = "inproc://test-servers-a,inproc://test-servers-b",
-                                .connect_wait_ns = WAIT,
+                                .connect_wait_ns = ENOUGH,
                                 .hello = {.k_max = 1}};
     struct servers *s;
 

@@ -6,7 +6,6 @@
 #include "common/base/rng.h"
 #include "envserver/pool_priv.h"
 
-#define NEVER   (10 * NS_PER_S)
 #define N_ENV   9
 #define ROW_MAX 32768
 
@@ -65,7 +64,7 @@ static void receive(struct rig *r)
     struct msg *m;
     uint32_t i;
 
-    while (port_recv(r->port, &m, NEVER) == ST_OK) {
+    while (port_recv(r->port, &m, ENOUGH) == ST_OK) {
         assert_ok(batch_read(m, port_layout(r->port), &head, &rows));
         for (i = 0; i < head->n; i++) {
             const uint8_t *row = rows + (size_t)i * head->stride;

@@ -17,7 +17,6 @@ static void the_clock_goes_forward(void **state)
     assert_true(b - a >= NS_PER_MS);
     clock_sleep_ns(0);
     clock_sleep_ns(-NS_PER_S);
-    assert_true(clock_now_ns() - b < 60 * NS_PER_S);
     assert_true(clock_wall_s() > 1.6e9);
 }
 

@@ -12,10 +12,15 @@
 
 #include "common/base/mem.h"
 #include "common/base/status.h"
+#include "common/base/thread.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+// A wait that never ends in a test that passes, however slow the machine or however long it stands
+// still; what does not come at all ends with the time limit of tests/CMakeLists.txt.
+#define ENOUGH (3600 * NS_PER_S)
 
 // The expression gives ST_OK; otherwise print it with code and message.
 #define assert_ok(expr)                                                                  \
