@@ -11,6 +11,7 @@ simstream=${SIMSTREAM:-$here/build/simstream}
 hostile=${BUILD_DIR:-$here/build/release}/tests/hostile_client
 task=${TASK:-InvertedPendulum-v5}
 dir=$(mktemp -d)
+host=127.$((1 + ($$ >> 16))).$(($$ >> 8 & 255)).$(($$ & 255)) # ports of it are nobody else's
 servers=()
 url=()
 others=()
@@ -33,9 +34,9 @@ fail() {
 serve() { # I ENVS PORT [OPTION...]: server I, its address in url[I]
     local i=$1 out line
     exec {out}< <(exec "$simstream" serve --task="$task" --num-envs="$2" --threads=1 --json \
-        --listen="tcp://127.0.0.1:$3" --preflight=false --log-level=error "${@:4}" 2>>"$dir/serve$i")
+        --listen="tcp://$host:$3" --preflight=false --log-level=error "${@:4}" 2>>"$dir/serve$i")
     servers[i]=$!
-    read -r -t 60 line <&"$out" || fail "no server $i: $(cat "$dir/serve$i")"
+    read -r line <&"$out" || fail "no server $i: $(cat "$dir/serve$i")"
     exec {out}<&-
     url[i]=$(sed 's/.*"url": "\([^"]*\)".*/\1/' <<<"$line")
 }
@@ -45,6 +46,12 @@ field() { # NAME: of the load's figures
 fds() { ls "/proc/$1/fd" | wc -l; }
 threads() { awk '/Threads/ {print $2}' "/proc/$1/status"; }
 rss() { awk '/VmRSS/ {print $2}' "/proc/$1/status"; }
+await_counts() { # PID FDS THREADS: until it has no more; what comes late is closed late
+    while [ "$(fds "$1")" -gt "$2" ] || [ "$(threads "$1")" -gt "$3" ]; do
+        kill -0 "$1" 2>/dev/null || fail "the server is gone: $(cat "$dir"/serve*)"
+        sleep 0.1
+    done
+}
 books() { # the load's figures are in order
     for name in open unasked wrong_episode; do
         [ "$(field $name)" = 0 ] || fail "$name is not 0: $(cat "$dir/load")"
@@ -52,17 +59,15 @@ books() { # the load's figures are in order
 }
 
 connects() {
-    local n=${1:-1000} pid
+    local n=${1:-1000} pid fds0 threads0 rss0
     serve 0 8 0
     pid=${servers[0]}
+    fds0=$(fds "$pid") threads0=$(threads "$pid")
     "$simstream" load --env="${url[0]}" --connects=50 >/dev/null # warm
-    sleep 1
-    local fds0 threads0 rss0
-    fds0=$(fds "$pid") threads0=$(threads "$pid") rss0=$(rss "$pid")
+    await_counts "$pid" "$fds0" "$threads0"
+    rss0=$(rss "$pid")
     "$simstream" load --env="${url[0]}" --connects="$n" --json >"$dir/load"
-    sleep 1
-    [ "$(fds "$pid")" = "$fds0" ] || fail "descriptors: $fds0, then $(fds "$pid")"
-    [ "$(threads "$pid")" = "$threads0" ] || fail "threads: $threads0, then $(threads "$pid")"
+    await_counts "$pid" "$fds0" "$threads0"
     printf '{"stress": "connects", "connections": %s, "seconds": %s, "rss_kb": [%d, %d], "fds": %d, "threads": %d}\n' \
         "$(field connections)" "$(field seconds)" "$rss0" "$(rss "$pid")" "$fds0" "$threads0"
 }
@@ -71,7 +76,7 @@ many() {
     local n=${1:-64} envs=${2:-64} seconds=${3:-20} i list
     for ((i = 0; i < n; i++)); do serve "$i" "$envs" 0; done
     list=$(IFS=,; echo "${url[*]}")
-    "$simstream" load --env="127.0.0.1:[$(sed 's/[^,]*://g' <<<"$list")]" --seconds="$seconds" \
+    "$simstream" load --env="$host:[$(sed 's/[^,]*://g' <<<"$list")]" --seconds="$seconds" \
         --json >"$dir/load" 2>"$dir/load.err" || fail "$(cat "$dir/load" "$dir/load.err")"
     books
     [ "$(field servers)" = "$n" ] && [ "$(field envs)" = $((n * envs)) ] || fail "$(cat "$dir/load")"
@@ -120,7 +125,7 @@ chaos() {
             ;;
         *)
             kind=${kinds[RANDOM % ${#kinds[@]}]}
-            timeout 40 "$hostile" "${url[i]}" "$kind" 10 2>"$dir/hostile" ||
+            "$hostile" "${url[i]}" "$kind" 600 2>"$dir/hostile" ||
                 fail "$kind: $(cat "$dir/hostile" "$dir/serve$i")"
             faults[$kind]=$((${faults[$kind]:-0} + 1))
             ;;
@@ -129,9 +134,8 @@ chaos() {
         sleep 0.$((RANDOM % 10))
     done
     sleep 4 # the last loss is noticed
-    for ((i = 0; i < 600; i++)); do
-        grep ' of 32 envs ' "$dir/load.err" | tail -1 | grep -q ': 32 of 32\|; 32 of 32' && break
-        grep -q ' of 32 envs ' "$dir/load.err" || break
+    while grep ' of 32 envs ' "$dir/load.err" | tail -1 | grep -qv ': 32 of 32\|; 32 of 32'; do
+        kill -0 "$load" 2>/dev/null || fail "the client ended: $(cat "$dir/load" "$dir/load.err")"
         sleep 0.1
     done
     kill -TERM "$load" "$slow"

@@ -18,10 +18,10 @@ fi
 # its configuration, with another address and key
 head -c 32 /dev/urandom >"$work/key"
 chmod 600 "$work/key"
-exec {out}< <(exec "$SIMSTREAM" serve --config="$deploy/serve.json" --listen=tcp://127.0.0.1:0 \
-    --http=127.0.0.1:0 --key-file="$work/key" --num-envs=3 --json 2>"$work/err")
+exec {out}< <(exec "$SIMSTREAM" serve --config="$deploy/serve.json" --listen="tcp://$host:0" \
+    --http="$host:0" --key-file="$work/key" --num-envs=3 --json 2>"$work/err")
 pids+=($!)
-read -r -t 60 line <&"$out" || fail "serve.json: $(cat "$work/err")"
+read -r line <&"$out" || fail "serve.json: $(cat "$work/err")"
 grep -q '"task": "Ant-v5"' <<<"$line" || fail "serve.json: $line"
 kill "${pids[0]}" && wait "${pids[0]}"
 
@@ -83,10 +83,7 @@ bash "$deploy/slurm.sh" InvertedPendulum-v5 --total-steps=2048 --hidden=8 >"$wor
 bash "$deploy/slurm.sh" InvertedPendulum-v5 --total-steps=100000000 --hidden=8 >"$work/slurm" 2>&1 &
 pid=$!
 pids+=("$pid")
-for ((i = 0; i < 600; i++)); do
-    [ "$(wc -l <"$work/run/metrics.jsonl")" -ge 30 ] && break
-    sleep 0.05
-done
+await "$pid" has_lines "$work/run/metrics.jsonl" 30
 kill -TERM "$pid"
 wait "$pid" || fail "slurm.sh after SIGTERM: $(cat "$work/slurm")"
 grep -qx "requeue $$" "$work/scontrol" || fail "the job was not queued again: $(cat "$work/slurm")"

@@ -3,19 +3,7 @@
 # process, or serve, rollout and learn as processes of their own, with one or two of each, give the
 # same losses and returns in every window and policies that act alike to the last digit.
 set -eu
-work=$(mktemp -d)
-pids=()
-cleanup() {
-    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-    wait
-    rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-    echo "deploy_equal: $*" >&2
-    exit 1
-}
+. "$(dirname "$0")/lib.bash"
 
 task=Reacher-v5
 shared=(--seed=5 --horizon=24)
@@ -41,9 +29,9 @@ same() {
 # serve N: an env server with N envs; its address is in $url
 serve() {
     exec {out}< <(exec "$SIMSTREAM" serve --task=$task --num-envs="$1" --threads=2 \
-        --listen=tcp://127.0.0.1:0 --json)
+        --listen="tcp://$host:0" --json)
     pids+=($!)
-    read -r -t 60 line <&"$out" || fail "no server"
+    read -r line <&"$out" || fail "no server"
     url=$(sed 's/.*"url": *"\([^"]*\)".*/\1/' <<<"$line")
 }
 

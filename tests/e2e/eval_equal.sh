@@ -2,26 +2,14 @@
 # eval_equal.sh - the results of an evaluation do not depend on the number of envs, threads or
 # servers: results.jsonl has the same bytes, for the random policy and for a trained network.
 set -eu
-work=$(mktemp -d)
-servers=()
-cleanup() {
-    for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null || true; done
-    wait
-    rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-    echo "eval_equal: $*" >&2
-    exit 1
-}
+. "$(dirname "$0")/lib.bash"
 
 # serve TASK ENVS THREADS: a server at a free port; its address is in $url
 serve() {
     exec {out}< <(exec "$SIMSTREAM" serve --task="$1" --num-envs="$2" --threads="$3" \
-        --listen=tcp://127.0.0.1:0 --json)
-    servers+=($!)
-    read -r -t 60 line <&"$out" || fail "no server of $1"
+        --listen="tcp://$host:0" --json)
+    pids+=($!)
+    read -r line <&"$out" || fail "no server of $1"
     url=$(sed 's/.*"url": "\([^"]*\)".*/\1/' <<<"$line")
 }
 

@@ -8,14 +8,14 @@ kills=${KILLS:-3}
 options=(--task=Hopper-v5 --policy=random --episodes=3000)
 
 serve() {
-    exec {out}< <(exec "$SIMSTREAM" serve --task=Hopper-v5 --num-envs=8 --listen=tcp://127.0.0.1:0 --json 2>/dev/null)
+    exec {out}< <(exec "$SIMSTREAM" serve --task=Hopper-v5 --num-envs=8 --listen="tcp://$host:0" --json 2>/dev/null)
     server=$!
     pids+=($server)
-    read -r -t 60 line <&"$out" || fail "no server"
+    read -r line <&"$out" || fail "no server"
     url=$(sed 's/.*"url": "\([^"]*\)".*/\1/' <<<"$line")
 }
 
-count() { wc -l 2>/dev/null <"$work/$1/results.jsonl" || echo 0; }
+count() { lines "$work/$1/results.jsonl"; }
 
 # begin NAME OPTION...: start or resume it in the background; returns when it has got on a little
 begin() {
@@ -24,8 +24,7 @@ begin() {
     "$SIMSTREAM" eval "${options[@]}" --resume --out="$work/$1" "${@:2}" >"$work/$1.txt" 2>&1 &
     evaluator=$!
     pids+=($evaluator)
-    for ((i = 0; i < 6000; i++)); do
-        [ "$(count "$1")" -le $((before + 5)) ] && kill -0 $evaluator 2>/dev/null || break
+    while [ "$(count "$1")" -le $((before + 5)) ] && kill -0 $evaluator 2>/dev/null; do
         sleep 0.01
     done
 }

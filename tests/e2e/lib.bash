@@ -3,8 +3,13 @@
 #   set -eu
 #   . "$(dirname "$0")/lib.bash"
 #
-# $work is the folder; what is put into pids is killed at the end. fail TEXT ends the test.
+# $work is the folder; what is put into pids is killed at the end. fail TEXT ends the test. $host is a
+# loopback address that no other test has: a port of it that becomes free is taken by nobody else.
+#
+# A machine may stand still for a minute: wait for what must come with `await` or `read`, not for a
+# time. What never comes ends with the test's time limit (tests/CMakeLists.txt).
 work=$(mktemp -d)
+host=127.$((1 + ($$ >> 16))).$(($$ >> 8 & 255)).$(($$ & 255))
 pids=()
 cleanup() {
     for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
@@ -17,3 +22,19 @@ fail() {
     echo "$(basename "$0" .sh): $*" >&2
     exit 1
 }
+
+# await PID COMMAND...: until COMMAND succeeds; fails once process PID is gone, with what was said last
+await() {
+    local pid=$1
+    shift
+    until "$@"; do
+        kill -0 "$pid" 2>/dev/null || "$@" || fail "process $pid is gone, and not '$*':" \
+            "$(find "$work" -maxdepth 1 -type f -size -1M -exec tail -n 3 {} + 2>/dev/null)"
+        sleep 0.05
+    done
+}
+
+lines() { # FILE: how many it has; 0 before it is there
+    if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi
+}
+has_lines() { [ "$(lines "$1")" -ge "$2" ]; }

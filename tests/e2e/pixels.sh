@@ -46,16 +46,16 @@ same halves
 
 # env server, worker and learner as processes of their own
 exec {out}< <(exec "$SIMSTREAM" serve --task=$task --kwargs="$(cameras 32x32)" --num-envs=4 \
-    --threads=2 --listen=tcp://127.0.0.1:0 --json)
+    --threads=2 --listen="tcp://$host:0" --json)
 pids+=($!)
-read -r -t 60 line <&"$out" || fail "no server"
+read -r line <&"$out" || fail "no server"
 url=$(sed 's/.*"url": *"\([^"]*\)".*/\1/' <<<"$line")
 learn=()
 for o in "${small[@]}"; do [ "$o" = --pixels ] || learn+=("$o"); done
 "$SIMSTREAM" learn "${learn[@]}" --total-steps=640 --listen="ipc://$work/learner" \
     --out="$work/apart" >"$work/apart.txt" 2>&1 &
 pids+=($!)
-timeout 120 "$SIMSTREAM" rollout --env="$url" --learner="ipc://$work/learner" --pixels \
+"$SIMSTREAM" rollout --env="$url" --learner="ipc://$work/learner" --pixels \
     --picture=track_image --seed=3 --horizon=16 >"$work/rollout.txt" 2>&1 ||
     fail "rollout: $(cat "$work/rollout.txt")"
 wait "${pids[-1]}" || fail "learn: $(cat "$work/apart.txt")"
@@ -69,7 +69,7 @@ evaluate streamed --episodes=3 --kwargs="$(cameras 32x32)"
 
 # what does not fit is named
 refused() { # TEXT COMMAND...
-    timeout 60 "$SIMSTREAM" "$2" --out="$work/refused" "${@:3}" >"$work/refused.txt" 2>&1 &&
+    "$SIMSTREAM" "$2" --out="$work/refused" "${@:3}" >"$work/refused.txt" 2>&1 &&
         fail "not refused: ${*:2}"
     grep -qF -- "$1" "$work/refused.txt" || fail "no '$1' in: $(cat "$work/refused.txt")"
 }

@@ -68,10 +68,9 @@ film=(--camera=agentview:64x64:upright --out="$work/end.png")
 # killed in the middle of a long film
 "${render[@]}" "${film[@]}" --steps=1000000 --video="$work/k.mp4" >/dev/null 2>&1 &
 pids+=($!)
-for _ in $(seq 600); do
-    [ "$(stat -c %s "$work/k.mp4" 2>/dev/null || echo 0)" -lt 60000 ] || break
-    sleep 0.1
-done
+size() { stat -c %s "$work/k.mp4" 2>/dev/null || echo 0; }
+long_enough() { [ "$(size)" -ge 60000 ]; }
+await "${pids[0]}" long_enough
 kill -9 "${pids[0]}"
 wait "${pids[0]}" 2>/dev/null || true
 n=$(frames "$work/k.mp4")

@@ -12,26 +12,27 @@ has() { # TEXT PART
 serve() {
     : >"$work/err"
     exec {out}< <(exec "$SIMSTREAM" serve --task=Hopper-v5 --num-envs=4 --threads=1 --json \
-        --listen=tcp://127.0.0.1:0 "$@" 2>>"$work/err")
+        --listen="tcp://$host:0" "$@" 2>>"$work/err")
     server=$!
     pids+=("$server")
-    read -r -t 60 line <&"$out" || fail "no server: $(cat "$work/err")"
+    read -r line <&"$out" || fail "no server: $(cat "$work/err")"
     url=$(sed 's/.*"url": "\([^"]*\)".*/\1/' <<<"$line")
     http=$(sed -n 's/.*"http": "\([^"]*\)".*/\1/p' <<<"$line")
 }
 
-await_client() { # until one is served
-    for _ in $(seq 300); do
-        grep -qF '"client_sessions": 1' <<<"$("$SIMSTREAM" top "$http" --once --json)" && return
-        sleep 0.1
-    done
-    fail "no client came: $(cat "$work/err")"
+shows() { # TEXT OPTION...: `top` does
+    local text
+    text=$("$SIMSTREAM" top "$http" --once "${@:2}" 2>&1) && grep -qF -- "$1" <<<"$text"
+}
+stop() { # the server, in good order
+    kill -TERM "$server"
+    wait "$server" || fail "serve: $(cat "$work/err")"
 }
 
 refused() { # PART OPTION...: serve does not start and says why
     local part=$1 code=0
     shift
-    timeout 60 "$SIMSTREAM" serve --task=Hopper-v5 --num-envs=4 --listen=tcp://127.0.0.1:0 "$@" \
+    "$SIMSTREAM" serve --task=Hopper-v5 --num-envs=4 --listen="tcp://$host:0" "$@" \
         >"$work/refused" 2>&1 || code=$?
     [ "$code" = 2 ] || fail "serve $*: code $code, expected 2: $(cat "$work/refused")"
     has "$(cat "$work/refused")" "$part"
@@ -50,9 +51,9 @@ code=0
 "$SIMSTREAM" serve --task=Hopper-v5 --randomize="$work/none" >"$work/out" 2>&1 || code=$?
 [ "$code" != 0 ] || fail "a plan that is not there: code $code"
 has "$(cat "$work/out")" "--randomize: cannot read '$work/none'"
-refused "needs a certificate" --listen=tls+tcp://127.0.0.1:0
+refused "needs a certificate" --listen="tls+tcp://$host:0"
 code=0
-(ulimit -n 30 && "$SIMSTREAM" serve --task=Hopper-v5 --listen=tcp://127.0.0.1:0) >"$work/out" 2>&1 || code=$?
+(ulimit -n 30 && "$SIMSTREAM" serve --task=Hopper-v5 --listen="tcp://$host:0") >"$work/out" 2>&1 || code=$?
 [ "$code" = 2 ] || fail "30 open files: code $code"
 has "$(cat "$work/out")" "raise the limit"
 
@@ -78,45 +79,41 @@ has "$(cat "$work/out")" "plan of --randomize of Hopper-v5 are not those of the 
 rm -r "$work/there"
 play 2 "$varied_url,$url"
 has "$(cat "$work/out")" "differ in the plan of --randomize of Hopper-v5"
-kill -TERM "$server" "$varied"
+stop
+server=$varied
+stop
 "$SIMSTREAM" eval --policy=zero --task=Hopper-v5 --episodes=3 --out="$work/eval" \
     --randomize="$work/plan" >"$work/out" 2>&1 || fail "eval: $(cat "$work/out")"
 grep -q '"randomize_plan": *\[{"field": "gravity"' "$work/eval/summary.json" ||
     fail "the plan is not in summary.json"
 
 # a worker that is killed is replaced; nobody else notices
-serve --http=127.0.0.1:0
+serve --http="$host:0"
 children() { cat "/proc/$1/task/$1/children"; }
 "$SIMSTREAM" load --env="$url" --seconds=0 --json >"$work/load" 2>&1 &
 load=$!
-await_client
+pids+=("$load")
+await "$load" shows '"client_sessions": 1' --json
 warden=$(children "$server")
 kill -9 "$(children "${warden%% *}" | cut -d' ' -f1)"
-for _ in $(seq 300); do
-    grep -q '"worker_restarts": 1' <<<"$("$SIMSTREAM" top "$http" --once --json)" && break
-    sleep 0.1
-done
-has "$("$SIMSTREAM" top "$http" --once --json)" '"worker_restarts": 1'
+await "$load" shows '"worker_restarts": 1' --json
 kill -TERM "$load"
 wait "$load" || fail "load: $(cat "$work/load")"
 has "$(cat "$work/load")" '"open": 0, "unasked": 0'
-kill -TERM "$server" && wait "$server"
+stop
 
 # pages, terminal, logs
-serve --http=127.0.0.1:0 --log=json --log-level=debug --batch-min=2
+serve --http="$host:0" --log=json --log-level=debug --batch-min=2
 "$SIMSTREAM" load --env="$url" --seconds=0 --json >"$work/load" 2>&1 &
 load=$!
-await_client
-look=$("$SIMSTREAM" top "$http" --once)
-has "$look" "Hopper-v5"
-has "$look" "4          ["
-has "$look" "enough"
-json=$("$SIMSTREAM" top "$http" --once --json)
-has "$json" '"client_sessions": 1'
-has "$json" '"envs": {"total": 4, "idle": 0'
+pids+=("$load")
+await "$load" shows '"client_sessions": 1' --json
+await "$load" shows '"envs": {"total": 4, "idle": 0' --json
+for part in "Hopper-v5" "4          [" "enough"; do await "$load" shows "$part"; done
 kill -TERM "$load"
 wait "$load" || fail "load: $(cat "$work/load")"
 steps=$(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' "$work/load")
+await "$server" shows '"client_sessions": 0' --json # it is noticed a little later
 if command -v curl >/dev/null; then
     [ "$(curl -s "http://$http/healthz")" = ok ] || fail "healthz"
     metrics=$(curl -s "http://$http/metrics")
@@ -125,17 +122,15 @@ if command -v curl >/dev/null; then
     has "$metrics" 'simstream_batch_rows_bucket{le="+Inf"}'
     has "$(curl -s "http://$http/")" "<title>simstream env server</title>"
 fi
-has "$(cat "$work/err")" '"module": "server", "text": "client 1 left: closed"'
+await "$server" grep -qF '"module": "server", "text": "client 1 left: closed"' "$work/err"
 grep -v '^{"time": ".*"}$' "$work/err" | grep . && fail "a log line is not JSON: $(cat "$work/err")"
 
 # the end: a client with requests in flight gets all answers, then the reason
-"$SIMSTREAM" load --env="$url" --seconds=20 --rejoin=false --json >"$work/load" 2>"$work/load.err" &
+"$SIMSTREAM" load --env="$url" --seconds=0 --rejoin=false --json >"$work/load" 2>"$work/load.err" &
 load=$!
-await_client
-kill -TERM "$server"
-code=0
-wait "$server" || code=$?
-[ "$code" = 0 ] || fail "serve ended with $code: $(cat "$work/err")"
+pids+=("$load")
+await "$load" shows '"client_sessions": 1' --json
+stop
 wait "$load" && fail "the load did not notice the end"
 has "$(cat "$work/load.err")" "ends: the server is stopped"
 has "$(cat "$work/load")" '"open": 0, "unasked": 0'
@@ -157,14 +152,14 @@ has "$out" "asks for a key"
 chmod 644 "$work/key"
 out=$(run --key-file="$work/key") && fail "a key that all can read was used"
 has "$out" "others may use it"
-kill "$server" && wait "$server"
+stop
 
 # TLS
 if command -v openssl >/dev/null; then
     openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/k.pem" -out "$work/c.pem" -days 2 \
         -subj /CN=simstream.test -addext subjectAltName=DNS:simstream.test >/dev/null 2>&1
     cat "$work/c.pem" "$work/k.pem" >"$work/both.pem"
-    serve --listen=tls+tcp://127.0.0.1:0 --tls-cert="$work/both.pem"
+    serve --listen="tls+tcp://$host:0" --tls-cert="$work/both.pem"
     out=$(run --tls-ca="$work/c.pem" --tls-name=simstream.test) || fail "TLS: $out"
     has "$out" '"open": 0'
     out=$(run --tls-ca="$work/c.pem" --tls-name=other.test --connect-timeout=1s) &&
@@ -175,6 +170,6 @@ if command -v openssl >/dev/null; then
         fail "another authority was trusted"
     url=${url/tls+tcp/tcp}
     out=$(run --connect-timeout=1s) && fail "plain text was served"
-    kill "$server" && wait "$server"
+    stop
 fi
 echo "serve_ops: all as documented"
