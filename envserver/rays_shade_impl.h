@@ -363,15 +363,12 @@ struct NAME(fetch) {
 INLINE VI NAME(texels)(const struct rays_tex *tex, VI at)
 {
     _Alignas(32) int i[LANES];
-    VI out;
     int l;
 
     V_(storei)(i, at);
-    for (l = 0; l < LANES; l++) {
+    for (l = 0; l < LANES; l++)
         memcpy(&i[l], tex->texel + 4 * (size_t)(unsigned)i[l], 4);
-    }
-    out = V_(loadi)(i);
-    return out;
+    return V_(loadi)(i);
 }
 
 INLINE void NAME(find_texels)(struct NAME(fetch) * f, const struct rays_tex *tex, VI level, VF s,
@@ -488,7 +485,7 @@ struct NAME(coords) {
     VF at[3], q[3], right[3], up[3];
 };
 
-// The 2-D case of tex_sample side by side: linear textures in 8 bits, sRGB ones in float.
+// 2-D textures, LANES pixels side by side: linear textures in 8 bits, sRGB ones in float.
 INLINE void NAME(texture_2d)(const struct rays_tex *tex, const struct NAME(coords) * c, VF out[4])
 {
     float last = (float)(tex->n_level - 1);
@@ -538,7 +535,7 @@ INLINE void NAME(texture_cube)(const struct rays_tex *tex, const struct NAME(coo
             r[k] = right[k][l];
             u[k] = up[k][l];
         }
-        tex_sample(tex, a, r, u, rgba[l]);
+        tex_sample_cube(tex, a, r, u, rgba[l]);
     }
     NAME(columns)(rgba, out);
 }

@@ -224,79 +224,9 @@ static float footprint(const struct rays_tex *tex, const float a[2], const float
     return fmaxf(sx * sx + tx * tx, sy * sy + ty * ty);
 }
 
-// --- 2-D
-// ------------------------------------------------------------------------------------------
-
-static int wrap(int i, int n)
-{
-    if (i >= 0 && i < n)
-        return i;
-    i %= n;
-    return i < 0 ? i + n : i;
-}
-
 static int4 load4(const uint8_t *p)
 {
     return (int4){p[0], p[1], p[2], p[3]};
-}
-
-static int4 lerp8x4(int4 a, int4 b, int w)
-{
-    return a + (((b - a) * w + 128) >> 8);
-}
-
-// The four texels around (u, v) in 1/256 texels, and the weights.
-struct quad {
-    const uint8_t *t[4];
-    int fx, fy;
-};
-
-static void find_quad(const struct rays_tex *tex, int level, float s, float t, struct quad *q)
-{
-    int w = tex->w[level], h = tex->h[level];
-    int u = (int)floorf((s - floorf(s)) * (float)w * 256) - 128;
-    int v = (int)floorf((t - floorf(t)) * (float)h * 256) - 128;
-    const uint8_t *base = tex->texel + tex->offset[level];
-    size_t x0 = (size_t)wrap(u >> 8, w), x1 = (size_t)wrap((u >> 8) + 1, w);
-    size_t y0 = (size_t)wrap(v >> 8, h) * (size_t)w, y1 = (size_t)wrap((v >> 8) + 1, h) * (size_t)w;
-
-    q->t[0] = base + 4 * (y0 + x0);
-    q->t[1] = base + 4 * (y0 + x1);
-    q->t[2] = base + 4 * (y1 + x0);
-    q->t[3] = base + 4 * (y1 + x1);
-    q->fx = u & 255;
-    q->fy = v & 255;
-}
-
-static int4 bilinear8(const struct rays_tex *tex, int level, float s, float t)
-{
-    struct quad q;
-
-    find_quad(tex, level, s, t, &q);
-    return lerp8x4(lerp8x4(load4(q.t[0]), load4(q.t[1]), q.fx),
-                   lerp8x4(load4(q.t[2]), load4(q.t[3]), q.fx), q.fy);
-}
-
-static float4 decode4(const uint8_t *p)
-{
-    return (float4){srgb.decode[p[0]], srgb.decode[p[1]], srgb.decode[p[2]],
-                    (float)p[3] * (1 / 255.0f)};
-}
-
-static float4 bilinear_srgb(const struct rays_tex *tex, int level, float s, float t)
-{
-    struct quad q;
-    float fx, fy;
-    float4 a, b;
-    int w = tex->w[level], h = tex->h[level];
-    float u = (s - floorf(s)) * (float)w - 0.5f, v = (t - floorf(t)) * (float)h - 0.5f;
-
-    find_quad(tex, level, s, t, &q);
-    fx = u - floorf(u);
-    fy = v - floorf(v);
-    a = decode4(q.t[0]) + fx * (decode4(q.t[1]) - decode4(q.t[0]));
-    b = decode4(q.t[2]) + fx * (decode4(q.t[3]) - decode4(q.t[2]));
-    return a + fy * (b - a);
 }
 
 // The two levels of `lam` and the weight of the second (0: only the first counts).
@@ -306,26 +236,6 @@ static float pick_level(const struct rays_tex *tex, float lam, int *level)
 
     *level = lam <= 0 ? 0 : lam >= (float)last ? last : (int)lam;
     return lam <= 0 || lam >= (float)last ? 0 : lam - (float)*level;
-}
-
-static float4 sample_2d(const struct rays_tex *tex, const float at[2], float lam)
-{
-    int level, f;
-    float frac = pick_level(tex, lam, &level);
-    float4 out;
-    int4 c;
-
-    if (tex->srgb) {
-        out = bilinear_srgb(tex, level, at[0], at[1]);
-        if (frac > 0)
-            out += frac * (bilinear_srgb(tex, level + 1, at[0], at[1]) - out);
-        return out;
-    }
-    c = bilinear8(tex, level, at[0], at[1]);
-    f = (int)(frac * 256);
-    if (f > 0)
-        c = lerp8x4(c, bilinear8(tex, level + 1, at[0], at[1]), f);
-    return __builtin_convertvector(c, float4) * (1 / 255.0f);
 }
 
 // --- cube
@@ -422,8 +332,8 @@ static float4 bilinear_cube(const struct rays_tex *tex, int level, int face, con
     return a + fy * (b - a);
 }
 
-static float4 sample_cube(const struct rays_tex *tex, const float at[3], const float right[3],
-                          const float up[3])
+void tex_sample_cube(const struct rays_tex *tex, const float at[3], const float right[3],
+                     const float up[3], float out_rgba[4])
 {
     int face = main_face(at), level;
     float a[2], b[2], c[2], frac;
@@ -436,14 +346,6 @@ static float4 sample_cube(const struct rays_tex *tex, const float at[3], const f
     out = bilinear_cube(tex, level, face, a);
     if (frac > 0)
         out += frac * (bilinear_cube(tex, level + 1, face, a) - out);
-    return out * (1 / 255.0f);
-}
-
-void tex_sample(const struct rays_tex *tex, const float at[3], const float right[3],
-                const float up[3], float out[4])
-{
-    float4 c = tex->cube ? sample_cube(tex, at, right, up)
-                         : sample_2d(tex, at, level_of(footprint(tex, at, right, up)));
-
-    memcpy(out, &c, sizeof c);
+    out *= 1 / 255.0f;
+    memcpy(out_rgba, &out, sizeof out);
 }

@@ -28,9 +28,9 @@ struct rays_tex {
 NODISCARD enum status tex_create(struct rays_tex **out, const mjModel *m, int id);
 void tex_release(struct rays_tex *tex); // NULL is fine
 
-// Colour at texture coordinates `at` (2-D: s, t; cube: direction), whose neighbours one pixel to
-// the right and one up have coordinates `right` and `up`. out: RGBA, 0..1.
-void tex_sample(const struct rays_tex *tex, const float at[3], const float right[3],
-                const float up[3], float out[4]);
+// Colour of a cube map in direction `at`, whose neighbours one pixel to the right and one up have
+// directions `right` and `up`. out: RGBA, 0..1. (2-D ones are sampled in rays_shade.)
+void tex_sample_cube(const struct rays_tex *tex, const float at[3], const float right[3],
+                     const float up[3], float out[4]);
 
 #endif

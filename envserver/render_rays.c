@@ -711,7 +711,7 @@ static struct pixel8 sky_colour(const struct rays_scene *s, int px, int py)
         right[k] += at[k] - q[k];
         up[k] += at[k] - q[k];
     }
-    tex_sample(s->sky, at, right, up, c);
+    tex_sample_cube(s->sky, at, right, up, c);
     for (k = 0; k < 3; k++)
         out.c[k] = (uint8_t)to8(c[k]);
     return out;
