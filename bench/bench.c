@@ -57,6 +57,8 @@ int cmd_bench(int argc, char **argv)
         "  tail   dynamic batches against a barrier when some requests take 20 times as long\n"
         "  memory envs in rows of state against one world per env\n"
         "  render camera pictures by rays against MuJoCo's OpenGL renderer\n"
+        "  vla    training steps and inference of a vision-language-action policy, packed against "
+        "padded\n"
         "  async  sync, +train-async, +rollout-async, +streaming with a modelled accelerator\n\n"
         "simstream bench NAME --help explains the options. One JSON line a result.\n";
 
@@ -72,6 +74,8 @@ int cmd_bench(int argc, char **argv)
         return bench_libero(argc - 1, argv + 1);
     if (argc > 0 && strcmp(argv[0], "render") == 0)
         return bench_render(argc - 1, argv + 1);
+    if (argc > 0 && strcmp(argv[0], "vla") == 0)
+        return bench_vla(argc - 1, argv + 1);
     if (argc > 0 && strcmp(argv[0], "pictures") == 0)
         return bench_pictures(argc - 1, argv + 1);
     if (argc > 0 && strcmp(argv[0], "--help") == 0) {

@@ -1,0 +1,312 @@
+// A vision-language-action policy: training steps (forward, backward, AdamW) and inference on
+// packed rows, against the same on padded ones. Threads share a batch, each takes whole sequences.
+//
+// Lengths follow a fixed rule (ragged), which bench/compare_torch.py repeats.
+#include "bench/bench.h"
+
+#include "cli/cmd.h"
+#include "common/base/config.h"
+#include "common/base/mem.h"
+#include "common/base/rng.h"
+#include "common/base/thread.h"
+#include "nn/adamw.h"
+#include "nn/vla.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REPS_MAX    100
+#define THREADS_MAX 64
+
+struct vla_options {
+    char model[OPT_STR_MAX];
+    int64_t seqs, threads, reps;
+    double images[2], texts[2];
+    bool checkpoint;
+};
+
+#define AT(field) offsetof(struct vla_options, field)
+
+static const struct opt table[] = {
+    {"model", OPT_STR, AT(model), 0, 0, "vla-tiny", "preset or JSON file", NULL},
+    {"seqs", OPT_INT, AT(seqs), 1, 4096, "32", "sequences of a batch", NULL},
+    {"threads", OPT_INT, AT(threads), 1, THREADS_MAX, "2", "threads that share it", NULL},
+    {"images", OPT_RANGE, AT(images), 0, 16, "2,2", "pictures of a sequence", NULL},
+    {"texts", OPT_RANGE, AT(texts), 0, 4096, "30,70", "tokens of its instruction", NULL},
+    {"reps", OPT_INT, AT(reps), 1, REPS_MAX, "10", "repetitions of each way", NULL},
+    {"checkpoint", OPT_BOOL, AT(checkpoint), 0, 0, "false", "keep less, compute twice", NULL},
+    {0},
+};
+
+enum way { PACKED, PADDED, N_WAY };
+
+struct part { // one thread's sequences
+    struct vla_batch b;
+    struct vla_work *train[N_WAY], *infer[N_WAY];
+    float *grad;
+    int *cu; // lengths of b
+};
+
+struct bench {
+    const struct vla_options *o;
+    struct vla_net net;
+    struct vla_batch b;
+    int *cu_image, *cu_text, *camera, *text;
+    const uint8_t **image;
+    uint8_t *pixels;
+    float *state, *params, *m, *v, *mean, *value, *d_mean;
+    struct part part[THREADS_MAX];
+    struct team *team;
+    // of the running way
+    enum way way;
+    bool train;
+    int64_t step;
+    enum status st[THREADS_MAX];
+};
+
+// Length number i between the two ends.
+static int ragged(const double *range, int i)
+{
+    const int low = (int)range[0], n = (int)range[1] - low + 1;
+
+    return low + i * 7 % (n > 0 ? n : 1);
+}
+
+static void work(void *arg, int i, int n)
+{
+    struct bench *x = arg;
+    struct part *p = &x->part[i];
+    const int64_t n_mean = x->net.c.chunk * x->net.c.action;
+    const ptrdiff_t first = (ptrdiff_t)i * x->b.n_seq / n;
+
+    memset(p->grad, 0, (size_t)x->net.t.n_param * sizeof *p->grad);
+    x->st[i] = vla_forward(&x->net, (x->train ? p->train : p->infer)[x->way], &p->b,
+                           x->mean + first * n_mean, x->value + first);
+    if (x->st[i] == ST_OK && x->train)
+        vla_backward(&x->net, p->train[x->way], &p->b, x->d_mean + first * n_mean, NULL, p->grad);
+}
+
+static void update(void *arg, int i, int n)
+{
+    static const struct adamw adamw = {.lr = 1e-6, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    struct bench *x = arg;
+    const int64_t from = x->net.t.n_param * i / n, end = x->net.t.n_param * (i + 1) / n;
+    float *sum = x->part[0].grad;
+
+    for (int k = 1; k < n; k++)
+        for (int64_t j = from; j < end; j++)
+            sum[j] += x->part[k].grad[j];
+    adamw_step(&adamw, x->step, sum + from, 1.0 / x->b.n_seq, end - from, x->params + from,
+               x->m + from, x->v + from);
+}
+
+// Seconds of one training step or inference.
+static enum status run(struct bench *x, enum way way, bool train, double *seconds)
+{
+    const int64_t start = clock_now_ns();
+
+    x->way = way;
+    x->train = train;
+    team_run(x->team, work, x);
+    for (int i = 0; i < x->o->threads; i++)
+        TRY(x->st[i]);
+    if (train) {
+        x->step++;
+        team_run(x->team, update, x);
+    }
+    *seconds = (double)(clock_now_ns() - start) / 1e9;
+    return ST_OK;
+}
+
+static enum status make_batch(struct bench *x)
+{
+    const struct vla_config *c = &x->net.c;
+    const int n = (int)x->o->seqs;
+    const size_t bytes = (size_t)(VLA_RGB * c->image * c->image);
+    const size_t images = (size_t)n * 16, texts = (size_t)n * 4096;
+    struct rng r = rng_make(1, RNG_MODEL, 0, 0, 0);
+
+    x->cu_image = mem_alloc((size_t)n + 1, sizeof(int));
+    x->cu_text = mem_alloc((size_t)n + 1, sizeof(int));
+    x->camera = mem_alloc(images, sizeof(int));
+    x->text = mem_alloc(texts, sizeof(int));
+    x->image = mem_alloc(images, sizeof *x->image);
+    x->pixels = mem_alloc(4, bytes);
+    x->state = mem_alloc((size_t)(n * c->state), sizeof(float));
+    if (!x->cu_image || !x->cu_text || !x->camera || !x->text || !x->image || !x->pixels ||
+        !x->state)
+        return ST_NOMEM;
+    for (size_t i = 0; i < 4 * bytes; i++)
+        x->pixels[i] = (uint8_t)rng_u32(&r);
+    for (int i = 0; i < n; i++) {
+        x->cu_image[i + 1] = x->cu_image[i] + ragged(x->o->images, i);
+        x->cu_text[i + 1] = x->cu_text[i] + ragged(x->o->texts, i);
+    }
+    for (int i = 0; i < x->cu_image[n]; i++) {
+        x->image[i] = x->pixels + (size_t)(i % 4) * bytes;
+        x->camera[i] = i % (int)c->cameras;
+    }
+    for (int i = 0; i < x->cu_text[n]; i++)
+        x->text[i] = (int)rng_below(&r, (uint32_t)c->vocab);
+    x->b = (struct vla_batch){.n_seq = n,
+                              .cu_image = x->cu_image,
+                              .image = x->image,
+                              .camera = x->camera,
+                              .cu_text = x->cu_text,
+                              .text = x->text,
+                              .state = x->state};
+    return ST_OK;
+}
+
+// The share of the batch that one thread takes, with lengths from 0 again.
+static enum status make_part(struct bench *x, int i)
+{
+    const struct vla_config *c = &x->net.c;
+    const int n = (int)x->o->threads, first = i * x->b.n_seq / n;
+    const int end = (i + 1) * x->b.n_seq / n;
+    struct part *p = &x->part[i];
+    int *cu = mem_alloc(2 * ((size_t)(end - first) + 1), sizeof *cu);
+    int *cu_text = cu + (end - first) + 1;
+
+    if (!cu)
+        return ST_NOMEM;
+    p->b = x->b;
+    p->cu = cu;
+    p->b.cu_image = cu;
+    for (int s = first; s <= end; s++) {
+        cu[s - first] = x->cu_image[s] - x->cu_image[first];
+        cu_text[s - first] = x->cu_text[s] - x->cu_text[first];
+    }
+    p->b.n_seq = end - first;
+    p->b.cu_text = cu_text;
+    p->b.image += x->cu_image[first];
+    p->b.camera += x->cu_image[first];
+    p->b.text += x->cu_text[first];
+    p->b.state += first * c->state;
+    for (int way = 0; way < N_WAY; way++) {
+        struct vla_room room = {.seqs = p->b.n_seq > 0 ? p->b.n_seq : 1,
+                                .images = cu[p->b.n_seq],
+                                .texts = cu_text[p->b.n_seq],
+                                .checkpoint = x->o->checkpoint,
+                                .padded = way == PADDED};
+
+        if (way == PADDED) {
+            room.images = room.seqs * (int)x->o->images[1];
+            room.texts = room.seqs * (int)x->o->texts[1];
+        }
+        TRY(vla_work_init(&p->infer[way], &x->net, &room));
+        room.backward = true;
+        TRY(vla_work_init(&p->train[way], &x->net, &room));
+    }
+    p->grad = mem_alloc((size_t)x->net.t.n_param, sizeof *p->grad);
+    return p->grad ? ST_OK : ST_NOMEM;
+}
+
+static enum status make(struct bench *x)
+{
+    struct vla_config c;
+    size_t n_mean, n;
+
+    TRY(vla_config_read(&c, x->o->model));
+    TRY(vla_net_init(&x->net, &c, NULL));
+    n = (size_t)x->net.t.n_param;
+    n_mean = (size_t)(x->o->seqs * c.chunk * c.action);
+    x->params = mem_alloc(n, sizeof(float));
+    x->m = mem_alloc(n, sizeof(float));
+    x->v = mem_alloc(n, sizeof(float));
+    x->mean = mem_alloc(n_mean, sizeof(float));
+    x->d_mean = mem_alloc(n_mean, sizeof(float));
+    x->value = mem_alloc((size_t)x->o->seqs, sizeof(float));
+    if (!x->params || !x->m || !x->v || !x->mean || !x->d_mean || !x->value)
+        return ST_NOMEM;
+    vla_init(&c, &x->net.t, 1, -1, x->params);
+    x->net.params = x->params;
+    for (size_t i = 0; i < n_mean; i++)
+        x->d_mean[i] = 1;
+    TRY(make_batch(x));
+    for (int i = 0; i < x->o->threads; i++)
+        TRY(make_part(x, i));
+    return team_create(&x->team, (int)x->o->threads);
+}
+
+static void drop(struct bench *x)
+{
+    void *all[] = {x->cu_image, x->cu_text, x->camera, x->text, x->image, x->pixels, x->state,
+                   x->params,   x->m,       x->v,      x->mean, x->value, x->d_mean};
+
+    team_destroy(x->team);
+    for (int i = 0; i < THREADS_MAX; i++) {
+        mem_free(x->part[i].cu);
+        mem_free(x->part[i].grad);
+        for (int way = 0; way < N_WAY; way++) {
+            vla_work_fini(x->part[i].train[way]);
+            vla_work_fini(x->part[i].infer[way]);
+        }
+    }
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    vla_net_fini(&x->net);
+}
+
+static void report(struct bench *x, double seconds[2][N_WAY][REPS_MAX])
+{
+    static const char *const keys[2][N_WAY] = {{"infer_s", "infer_padded_s"},
+                                               {"train_s", "train_padded_s"}};
+    const int n = (int)x->o->reps;
+    double ratio[2][REPS_MAX];
+    struct json j;
+
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_str(&j, "bench", "vla");
+    json_str(&j, "model", x->o->model);
+    json_int(&j, "parameters", x->net.t.n_param);
+    json_int(&j, "sequences", x->b.n_seq);
+    json_int(&j, "pictures", x->cu_image[x->b.n_seq]);
+    json_int(&j, "text_tokens", x->cu_text[x->b.n_seq]);
+    for (int train = 1; train >= 0; train--) {
+        for (int i = 0; i < n; i++)
+            ratio[train][i] = seconds[train][PADDED][i] / seconds[train][PACKED][i];
+        for (int way = 0; way < N_WAY; way++)
+            bench_spread(&j, keys[train][way], seconds[train][way], n);
+        bench_spread(&j, train ? "train_packed_over_padded" : "infer_packed_over_padded",
+                     ratio[train], n);
+    }
+    json_close(&j, '}');
+    cmd_print_json(&j);
+}
+
+static enum status measure(struct bench *x)
+{
+    double seconds[2][N_WAY][REPS_MAX], unused;
+
+    TRY(make(x));
+    for (int way = 0; way < N_WAY; way++)
+        TRY(run(x, (enum way)way, true, &unused)); // memory is touched for the first time
+    for (int i = 0; i < x->o->reps; i++)
+        for (int train = 0; train < 2; train++)
+            for (int way = 0; way < N_WAY; way++)
+                TRY(run(x, (enum way)way, train, &seconds[train][way][i]));
+    report(x, seconds);
+    return ST_OK;
+}
+
+int bench_vla(int argc, char **argv)
+{
+    struct vla_options o;
+    struct bench *x;
+    enum status st;
+    int code = cmd_begin(table, &o, "bench vla [--option=value ...]", argc, argv, 0, NULL);
+
+    if (code >= 0)
+        return code;
+    x = mem_alloc(1, sizeof *x);
+    if (!x)
+        return cmd_fail(ST_NOMEM);
+    x->o = &o;
+    st = measure(x);
+    drop(x);
+    mem_free(x);
+    return st == ST_OK ? EXIT_DONE : cmd_fail(st);
+}
