@@ -22,5 +22,6 @@ const struct nn_backend nn_cpu = {
     .rope = nn_rope,
     .attention_forward = nn_attention_forward,
     .attention_backward = nn_attention_backward,
+    .attention_scores = nn_attention_scores,
     .attention_scratch = nn_attention_scratch,
 };

@@ -42,6 +42,7 @@
 #define nn_patches             nn_patches_f64
 #define nn_attention_forward   nn_attention_forward_f64
 #define nn_attention_backward  nn_attention_backward_f64
+#define nn_attention_scores    nn_attention_scores_f64
 #define nn_attention_scratch   nn_attention_scratch_f64
 #define nn_block_limits        nn_block_limits_f64
 #define nn_cpu                 nn_cpu_f64
@@ -86,8 +87,8 @@ struct nn_norm_grad {
     real *dweight, *dbias; // (width); NULL: no gradient of parameters
 };
 
-// RMSNorm (Zhang and Sennrich 2019): y = x / sqrt(mean x^2 + eps) * weight, rows contiguous. rstd
-// (n), NULL where no backward pass follows: the factor of each row.
+// RMSNorm (Zhang and Sennrich 2019): y = x / sqrt(mean x^2 + eps) * weight, rows contiguous; y may
+// be x. rstd (n), NULL where no backward pass follows: the factor of each row.
 void nn_rms_forward(const struct nn_norm *m, int n, const real *x, real *y, real *rstd);
 void nn_rms_backward(const struct nn_norm *m, int n, const real *x, const real *rstd,
                      const real *dy, const struct nn_norm_grad *g);
@@ -180,6 +181,10 @@ int64_t nn_attention_scratch(int max_k, int head_dim, bool backward);
 void nn_attention_forward(const struct nn_attention *a);
 void nn_attention_backward(const struct nn_attention *a, const struct nn_attention_grad *g);
 
+// score (rows of k) of every key: its probabilities summed over queries and heads. v, o and lse are
+// not used.
+void nn_attention_scores(const struct nn_attention *a, real *score);
+
 // Limits of tokens whose sequences are cu (n_seq + 1) and which begin a new block where `begins`:
 // every token sees all up to the end of its own block.
 void nn_block_limits(int n_seq, const int *cu, const uint8_t *begins, int *limit);
@@ -215,6 +220,7 @@ struct nn_backend {
                  real *dst, int ldd);
     void (*attention_forward)(const struct nn_attention *a);
     void (*attention_backward)(const struct nn_attention *a, const struct nn_attention_grad *g);
+    void (*attention_scores)(const struct nn_attention *a, real *score);
     int64_t (*attention_scratch)(int max_k, int head_dim, bool backward);
 };
 

@@ -73,3 +73,8 @@ void nn_attention_backward(const struct nn_attention *a, const struct nn_attenti
 {
     DISPATCH(attention_backward, a, g);
 }
+
+void nn_attention_scores(const struct nn_attention *a, real *score)
+{
+    DISPATCH(attention_scores, a, score);
+}

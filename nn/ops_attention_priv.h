@@ -257,5 +257,74 @@ static TARGET void LEVEL(attention_backward)(const struct nn_attention *a,
         }
 }
 
+// The scores of a tile of queries of head h by one tile of keys, in s.
+ALWAYS TARGET void LEVEL(score_tile)(const struct nn_attention *a, const struct side *side, int h,
+                                     int q0, int n_q, int j, int n, real *s)
+{
+    const struct LEVEL(mm) m = {.k = a->head_dim,
+                                .a = a->q + (ptrdiff_t)q0 * a->ldq + h * a->head_dim,
+                                .rs = a->ldq,
+                                .b = side->k_tiles + (ptrdiff_t)j * a->head_dim,
+                                .ldb = KEYS,
+                                .c = s,
+                                .ldc = KEYS};
+
+    LEVEL(mm_along)(&m, n_q, n);
+}
+
+// Add the probabilities of a tile of queries to `score` of the sequence's keys. Twice over the
+// keys: for the sums, then for the shares.
+static TARGET void LEVEL(add_probabilities)(const struct nn_attention *a, const struct side *side,
+                                            int h, int q0, int n_q, real *score)
+{
+    _Alignas(64) real s[QUERIES * KEYS], unused[KEYS];
+    real max[QUERIES], sum[QUERIES];
+
+    for (int i = 0; i < n_q; i++) {
+        max[i] = NEVER;
+        sum[i] = 0;
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int j = 0; j < side->n_k; j += KEYS) {
+            const int n = side->n_k - j < KEYS ? side->n_k - j : KEYS;
+
+            LEVEL(score_tile)(a, side, h, q0, n_q, j, n, s);
+            for (int i = 0; i < n_q; i++) {
+                const int limit = limit_of(a, side, q0 + i) - j, see = limit < n ? limit : n;
+
+                if (pass == 0) {
+                    (void)LEVEL(softmax_row)(s + i * KEYS, n, see, &max[i], &sum[i]);
+                    continue;
+                }
+                memset(unused, 0, sizeof unused);
+                LEVEL(softmax_row_backward)(s + i * KEYS, unused, n, see, max[i] + LOG(sum[i]), 0);
+                for (int k = 0; k < n; k++)
+                    score[j + k] += s[i * KEYS + k];
+            }
+        }
+}
+
+static TARGET void LEVEL(attention_scores)(const struct nn_attention *a, real *score)
+{
+    const int dim = a->head_dim, group = a->heads / a->kv_heads;
+
+    memset(score, 0, (size_t)a->cu_k[a->n_seq] * sizeof *score);
+    for (int s = 0; s < a->n_seq; s++)
+        for (int kv = 0; kv < a->kv_heads; kv++) {
+            struct side side = side_of(a, s, false);
+
+            LEVEL(pack_tiles)
+            (a->k + (ptrdiff_t)a->cu_k[s] * a->ldk + kv * dim, a->ldk, side.n_k, dim, a->scale,
+             side.k_tiles);
+            for (int h = kv * group; h < (kv + 1) * group; h++)
+                for (int q = a->cu_q[s]; q < a->cu_q[s + 1]; q += QUERIES) {
+                    const int left = a->cu_q[s + 1] - q;
+
+                    LEVEL(add_probabilities)
+                    (a, &side, h, q, left < QUERIES ? left : QUERIES, score + a->cu_k[s]);
+                }
+        }
+}
+
 #undef PANEL
 #undef LANES

@@ -33,14 +33,16 @@ static int64_t most(int64_t a, int64_t b)
 
 // Rows that a workspace has room for.
 struct rows {
-    int64_t vision, prefix, suffix, attn;
+    int64_t patch, vision, prefix, suffix, attn;
 };
 
 static struct rows rows_of(const struct vla_config *c, const struct vla_room *room)
 {
-    struct rows r = {.vision = (int64_t)room->images * vla_patches(c),
+    struct rows r = {.patch = (int64_t)room->images * vla_patches(c),
                      .suffix = room->seqs * (c->chunk + 1)};
 
+    // each sequence's share is rounded up
+    r.vision = c->keep == 100 ? r.patch : r.patch * c->keep / 100 + room->seqs;
     r.prefix = r.vision + room->texts + room->seqs;
     r.attn = r.prefix + r.suffix;
     return r;
@@ -53,10 +55,16 @@ static void place_plan(struct vla_work *w, struct arena *a, const struct vla_con
     const struct vla_room *room = &w->room;
 
     p->image = take(a, room->images, sizeof *p->image);
-    p->cu_vision = TAKE_INT(room->images + 1);
-    p->patch = TAKE_INT(r->vision);
+    p->all_place = TAKE_INT(r->patch);
+    p->all_camera = TAKE_INT(r->patch);
+    p->cu_patch = TAKE_INT(room->seqs + 1);
+    p->kept = TAKE_INT(r->vision);
+    p->place = TAKE_INT(r->vision);
     p->camera = TAKE_INT(r->vision);
     p->image_to = TAKE_INT(r->vision);
+    p->cu_vision = TAKE_INT(room->images + 1);
+    p->asking = TAKE_INT(room->texts + room->seqs);
+    p->cu_asking = TAKE_INT(room->seqs + 1);
     p->text = TAKE_INT(room->texts);
     p->text_to = TAKE_INT(room->texts);
     p->state_to = TAKE_INT(room->seqs);
@@ -146,10 +154,28 @@ static void place_trunk(struct vla_work *w, struct arena *a, const struct vla_co
     w->suffix_stat = TAKE_REAL(r->suffix);
 }
 
-// The most keys that a sequence of the room can have.
+// The most positions, and keys, that a sequence of the room can have.
 static int longest_sequence(const struct vla_config *c, const struct vla_room *room)
 {
-    return vla_tokens(c, room->images, room->texts);
+    return room->images * vla_patches(c) + room->texts + 1 + (int)c->chunk + 1;
+}
+
+static void place_prune(struct vla_work *w, struct arena *a, const struct vla_config *c,
+                        const struct rows *r)
+{
+    const int64_t n_asking = w->room.texts + w->room.seqs;
+
+    if (c->keep == 100)
+        return;
+    w->prune.x = TAKE_REAL(r->patch * c->vision_width);
+    w->prune.normed = TAKE_REAL(r->patch * c->vision_width);
+    w->prune.token = TAKE_REAL(r->patch * c->width);
+    w->prune.k = TAKE_REAL(r->patch * c->kv_heads * c->head_dim);
+    w->prune.score = TAKE_REAL(r->patch);
+    w->prune.asking = TAKE_REAL(n_asking * c->width);
+    w->prune.q = TAKE_REAL(n_asking * c->heads * c->head_dim);
+    if (w->room.backward)
+        w->prune.kept_patches = TAKE_REAL(r->vision * VLA_RGB * c->patch * c->patch);
 }
 
 static void place_scratch(struct vla_work *w, struct arena *a, const struct vla_config *c,
@@ -169,7 +195,7 @@ static void place_scratch(struct vla_work *w, struct arena *a, const struct vla_
     const bool back = w->room.backward;
 
     w->rope = TAKE_REAL((int64_t)longest_sequence(c, &w->room) * dim);
-    w->patches = TAKE_REAL(r->vision * VLA_RGB * c->patch * c->patch);
+    w->patches = TAKE_REAL(r->patch * VLA_RGB * c->patch * c->patch);
     w->norm = TAKE_REAL(norm);
     w->qkv = TAKE_REAL(qkv);
     w->act = TAKE_REAL(act);
@@ -201,6 +227,7 @@ static int64_t place(struct vla_work *w, const struct vla_config *c, void *base)
     place_plan(w, &a, c, &r);
     place_vision(w, &a, c, r.vision);
     place_trunk(w, &a, c, &r);
+    place_prune(w, &a, c, &r);
     place_scratch(w, &a, c, &r);
     return a.used;
 }
@@ -363,8 +390,8 @@ enum status vla_forward(const struct vla_net *net, struct vla_work *w,
     TRY(vla_plan_fill(&w->plan, &net->c, &w->room, batch));
     actions = mean_head(net, &w->plan);
     values = value_head(net, &w->plan);
-    vla_vision_forward(net, w);
     embed(net, w, batch);
+    vla_vision_forward(net, w);
     vla_trunk_forward(net, w);
     net->op->rms_forward(&norm, w->plan.n_suffix, w->suffix_out, w->norm, w->suffix_stat);
     head_forward(net, w, &actions, mean);

@@ -30,7 +30,8 @@
     X(head_dim, 2, 512, "32", "32", "numbers of a head")                              \
     X(mlp, 1, 65536, "256", "768", "width inside the trunk's MLPs")                   \
     X(expert_width, 1, 8192, "96", "160", "width of the action expert")               \
-    X(expert_mlp, 1, 65536, "192", "384", "width inside its MLPs")
+    X(expert_mlp, 1, 65536, "192", "384", "width inside its MLPs")                    \
+    X(keep, 1, 100, "100", "100", "percent of picture tokens that pass")
 
 // What a JSON object fills; the preset first, then the fields it changes.
 struct choice {
@@ -74,6 +75,11 @@ enum status vla_config_check(const struct vla_config *c)
     if (c->heads % c->kv_heads != 0)
         return FAIL(ST_INVAL, "heads is %lld, expected a multiple of kv_heads, %lld",
                     (long long)c->heads, (long long)c->kv_heads);
+    if (c->keep < 100 && c->layers < 2)
+        return FAIL(ST_INVAL,
+                    "keep is %lld, expected 100 with one layer, which has no queries of the "
+                    "prefix",
+                    (long long)c->keep);
     if (c->head_dim % 2 != 0)
         return FAIL(ST_INVAL, "head_dim is %lld, expected an even number", (long long)c->head_dim);
     return ST_OK;
@@ -138,9 +144,16 @@ int vla_patches(const struct vla_config *c)
     return side * side;
 }
 
+int vla_kept(const struct vla_config *c, int n_image)
+{
+    const int64_t n = (int64_t)n_image * vla_patches(c);
+
+    return (int)((n * c->keep + 99) / 100);
+}
+
 int vla_tokens(const struct vla_config *c, int n_image, int n_text)
 {
-    return n_image * vla_patches(c) + n_text + 1 + (int)c->chunk + 1;
+    return vla_kept(c, n_image) + n_text + 1 + (int)c->chunk + 1;
 }
 
 static int64_t add(struct vla_table *t, int64_t rows, int64_t cols, const char *fmt, ...)

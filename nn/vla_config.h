@@ -42,6 +42,9 @@ struct vla_config {
     int64_t width, layers, heads, kv_heads, head_dim, mlp;
     // action expert: as many layers and heads as the trunk
     int64_t expert_width, expert_mlp;
+    // percent of a sequence's picture tokens that pass, those to which instruction and state attend
+    // most (nn/vla_prune.c); 100: all
+    int64_t keep;
 };
 
 // One parameter tensor.
@@ -89,6 +92,8 @@ bool vla_config_equal(const struct vla_config *a, const struct vla_config *b);
 
 // Patches of a picture: its tokens.
 int vla_patches(const struct vla_config *c);
+// Of so many pictures of one sequence, the tokens that pass.
+int vla_kept(const struct vla_config *c, int n_image);
 // Rows of a sequence's prefix and suffix together; what token budgets count.
 int vla_tokens(const struct vla_config *c, int n_image, int n_text);
 

@@ -44,6 +44,9 @@ static enum status check(const struct vla_config *c, const struct vla_room *room
 {
     const int64_t n = b->n_seq;
 
+    if (room->padded && c->keep < 100)
+        return FAIL(ST_INVAL, "padded batches keep all tokens of pictures, this model %lld percent",
+                    (long long)c->keep);
     TRY(check_fits("sequences", n, room->seqs));
     TRY(check_fits("pictures", room->padded ? n * each_image : b->cu_image[n], room->images));
     TRY(check_fits("tokens", room->padded ? n * each_text : b->cu_text[n], room->texts));
@@ -62,16 +65,69 @@ static int prefix_row(struct vla_plan *p, int position, int attn)
     return p->n_prefix++;
 }
 
-static void add_image(struct vla_plan *p, int patches, const uint8_t *image, int camera,
-                      int position, int attn)
+// The tokens of one more picture; which of them pass is not known yet.
+static void add_image(struct vla_plan *p, int patches, const uint8_t *image, int camera)
 {
     p->image[p->n_image++] = image;
     for (int k = 0; k < patches; k++) {
-        p->patch[p->n_vision] = k;
-        p->camera[p->n_vision] = camera;
-        p->image_to[p->n_vision++] = prefix_row(p, position + k, attn + k);
+        p->all_place[p->n_patch] = k;
+        p->all_camera[p->n_patch++] = camera;
     }
-    p->cu_vision[p->n_image] = p->n_vision;
+}
+
+// Rows of the prefix for n tokens of pictures that pass, as if they were the first.
+static void add_kept(struct vla_plan *p, int n, int position, int attn)
+{
+    for (int k = 0; k < n; k++)
+        p->image_to[p->n_vision++] = prefix_row(p, position + k, attn + k);
+}
+
+// Token number `all` of the pictures passes, as row `kept` of those that do.
+static void keep_one(struct vla_plan *p, int kept, int all)
+{
+    p->kept[kept] = all;
+    p->place[kept] = p->all_place[all];
+    p->camera[kept] = p->all_camera[all];
+}
+
+static void count_by_image(struct vla_plan *p, int patches)
+{
+    int at = 0;
+
+    for (int i = 0; i < p->n_image; i++) {
+        p->cu_vision[i] = at;
+        while (at < p->n_vision && p->kept[at] < (i + 1) * patches)
+            at++;
+    }
+    p->cu_vision[p->n_image] = at;
+}
+
+// How many of a sequence's scores are better than that of `at`; of equal ones the first.
+static int rank_of(const real *score, int n, int at)
+{
+    int better = 0;
+
+    for (int i = 0; i < n; i++)
+        better += score[i] > score[at] || (score[i] == score[at] && i < at);
+    return better;
+}
+
+void vla_plan_keep(struct vla_plan *p, const struct vla_config *c, const real *score)
+{
+    const int patches = vla_patches(c);
+    int kept = 0;
+
+    for (int s = 0; s < p->n_seq; s++) {
+        const int first = p->cu_patch[s], n = p->cu_patch[s + 1] - first;
+        const int n_kept = vla_kept(c, n / patches), end = kept + n_kept;
+
+        for (int i = 0; i < n && kept < end; i++)
+            if (rank_of(score + first, n, i) < n_kept) {
+                p->prefix_position[p->image_to[kept]] = i;
+                keep_one(p, kept++, first + i);
+            }
+    }
+    count_by_image(p, patches);
 }
 
 static void add_text(struct vla_plan *p, int token, int position, int attn)
@@ -81,12 +137,12 @@ static void add_text(struct vla_plan *p, int token, int position, int attn)
 }
 
 // The suffix of a sequence whose prefix has n rows that count, in attention from `attn` on.
-static void add_suffix(struct vla_plan *p, int chunk, int n, int attn)
+static void add_suffix(struct vla_plan *p, int chunk, int n, int position, int attn)
 {
     for (int j = 0; j <= chunk; j++) {
         const int row = p->n_suffix++;
 
-        p->suffix_position[row] = n + j;
+        p->suffix_position[row] = position + j;
         p->suffix_attn[row] = attn + n + j;
         p->query[row] = j;
         p->suffix_limit[row] = p->limit[attn + n + j] = j < chunk ? n + chunk : n + chunk + 1;
@@ -109,34 +165,45 @@ enum status vla_plan_fill(struct vla_plan *p, const struct vla_config *c,
     each_image = room->padded ? longest(b->cu_image, b->n_seq) : 0;
     each_text = room->padded ? longest(b->cu_text, b->n_seq) : 0;
     TRY(check(c, room, b, each_image, each_text));
-    p->n_seq = p->n_image = p->n_vision = p->n_text = p->n_prefix = p->n_suffix = p->n_attn = 0;
-    p->cu_vision[0] = p->cu_attn[0] = p->cu_suffix[0] = 0;
+    p->n_seq = p->n_image = p->n_patch = p->n_vision = p->n_text = 0;
+    p->n_prefix = p->n_suffix = p->n_attn = 0;
+    p->cu_patch[0] = p->cu_attn[0] = p->cu_suffix[0] = p->cu_asking[0] = 0;
     for (int s = 0; s < b->n_seq; s++) {
         const int n_image = b->cu_image[s + 1] - b->cu_image[s];
         const int n_text = b->cu_text[s + 1] - b->cu_text[s], attn = p->n_attn;
-        const int n = n_image * patches + n_text + 1; // of the prefix, without padding
-        int pad = attn + n + chunk + 1, i;
+        const int n_kept = vla_kept(c, n_image), text = n_image * patches;
+        const int n = n_kept + n_text + 1; // of the prefix, without padding
+        int pad = attn + n + chunk + 1, i, *asking = p->asking + p->cu_asking[s];
 
         for (i = 0; i < n_image; i++)
-            add_image(p, patches, b->image[b->cu_image[s] + i], b->camera[b->cu_image[s] + i],
-                      i * patches, attn + i * patches);
-        for (; i < each_image; i++, pad += patches)
-            add_image(p, patches, p->blank, 0, 0, pad);
-        for (i = 0; i < n_text; i++)
-            add_text(p, b->text[b->cu_text[s] + i], n_image * patches + i,
-                     attn + n_image * patches + i);
+            add_image(p, patches, b->image[b->cu_image[s] + i], b->camera[b->cu_image[s] + i]);
+        add_kept(p, n_kept, 0, attn);
+        for (; i < each_image; i++, pad += patches) {
+            add_image(p, patches, p->blank, 0);
+            add_kept(p, patches, 0, pad);
+        }
+        for (i = 0; i < n_text; i++) {
+            add_text(p, b->text[b->cu_text[s] + i], text + i, attn + n_kept + i);
+            *asking++ = p->n_prefix - 1;
+        }
         for (; i < each_text; i++)
             add_text(p, 0, 0, pad++);
-        p->state_to[s] = prefix_row(p, n - 1, attn + n - 1);
+        p->state_to[s] = prefix_row(p, text + n_text, attn + n - 1);
+        *asking = p->state_to[s];
         for (i = 0; i < n; i++)
             p->limit[attn + i] = n;
         for (i = attn + n + chunk + 1; i < pad; i++)
             p->limit[i] = 0; // padding sees nothing, and nobody sees it
-        add_suffix(p, chunk, n, attn);
+        add_suffix(p, chunk, n, text + n_text + 1, attn);
         p->n_attn = pad;
         p->n_seq++;
         p->cu_attn[p->n_seq] = p->n_attn;
         p->cu_suffix[p->n_seq] = p->n_suffix;
+        p->cu_patch[p->n_seq] = p->n_patch;
+        p->cu_asking[p->n_seq] = p->cu_asking[s] + n_text + 1;
     }
+    for (int i = 0; i < p->n_vision && c->keep == 100; i++)
+        keep_one(p, i, i);
+    count_by_image(p, patches);
     return ST_OK;
 }

@@ -6,6 +6,8 @@
 
 #ifdef REAL_IS_DOUBLE
 #define vla_plan_fill       vla_plan_fill_f64
+#define vla_plan_keep       vla_plan_keep_f64
+#define vla_prune           vla_prune_f64
 #define vla_vision_forward  vla_vision_forward_f64
 #define vla_vision_backward vla_vision_backward_f64
 #define vla_trunk_forward   vla_trunk_forward_f64
@@ -20,21 +22,26 @@
 // all, one sequence behind the other; attention wants each sequence's prefix and suffix together,
 // and what is only padding last.
 struct vla_plan {
-    int n_seq, n_image, n_vision, n_text; // n_vision: rows of pictures
-    int n_prefix, n_suffix, n_attn;       // rows of the streams and of both together
-    const uint8_t **image;                // (n_image)
-    int *cu_vision;                       // (n_image + 1) rows before each picture
-    int *patch;                           // (n_vision) its place in the picture
-    int *camera, *image_to;               // (n_vision) camera; row of the prefix
-    int *text, *text_to;                  // (n_text) token; row of the prefix
-    int *state_to;                        // (n_seq)
-    int *prefix_position, *prefix_attn;   // (n_prefix)
-    int *suffix_position, *suffix_attn;   // (n_suffix)
-    int *query;                           // (n_suffix) which of the learned queries
-    int *action_at, *value_at;            // (n_seq * chunk), (n_seq) rows of the suffix
-    int *cu_attn, *cu_suffix;             // (n_seq + 1)
-    int *limit, *suffix_limit;            // (n_attn), (n_suffix) keys that a query sees
-    uint8_t *blank;                       // a picture of padding
+    int n_seq, n_image, n_patch, n_text; // n_patch: tokens of all pictures
+    int n_vision;                        // those of them that pass
+    int n_prefix, n_suffix, n_attn;      // rows of the streams and of both together
+    const uint8_t **image;               // (n_image)
+    int *all_place, *all_camera;         // (n_patch) place in the picture; camera
+    int *cu_patch;                       // (n_seq + 1) tokens before each sequence's pictures
+    int *kept;                           // (n_vision) which of all
+    int *place, *camera, *image_to;      // (n_vision) the same of it; row of the prefix
+    int *cu_vision;                      // (n_image + 1) tokens that pass before each picture
+    int *text, *text_to;                 // (n_text) token; row of the prefix
+    int *state_to;                       // (n_seq)
+    int *prefix_position, *prefix_attn;  // (n_prefix)
+    int *suffix_position, *suffix_attn;  // (n_suffix)
+    int *query;                          // (n_suffix) which of the learned queries
+    int *action_at, *value_at;           // (n_seq * chunk), (n_seq) rows of the suffix
+    int *cu_attn, *cu_suffix;            // (n_seq + 1)
+    int *limit, *suffix_limit;           // (n_attn), (n_suffix) keys that a query sees
+    int *asking, *cu_asking;             // (n_text + n_seq), (n_seq + 1) rows of the prefix that
+                                         // choose the tokens
+    uint8_t *blank;                      // a picture of padding
 };
 
 // What a block keeps for its backward pass; rows of one stream.
@@ -56,6 +63,15 @@ struct vla_trunk_keep {
     real *q, *k, *v, *o, *lse; // (n_attn, ...); of the last layer only the suffix has q, o and lse
 };
 
+// What choosing tokens needs.
+struct vla_prune {
+    real *x, *normed;   // (n_patch, vision_width)
+    real *token;        // (n_patch, width)
+    real *k, *score;    // (n_patch, kv_heads * head_dim), (n_patch)
+    real *asking, *q;   // (n_text + n_seq, width), (..., heads * head_dim)
+    real *kept_patches; // (n_vision, 3 * patch * patch), of the backward pass
+};
+
 struct vla_work {
     struct vla_room room;
     int64_t bytes;
@@ -67,7 +83,8 @@ struct vla_work {
     real *suffix_out, *suffix_stat; // (n_suffix, expert_width)
     real *rope;                     // (positions, head_dim)
     // scratch; forward
-    real *patches; // (n_vision, 3 * patch * patch)
+    struct vla_prune prune;
+    real *patches; // (n_patch, 3 * patch * patch)
     real *norm, *qkv, *act,
         *os; // rows of any stream: normed, q k v, activation, attention's output
     real *attn_scratch;
@@ -80,6 +97,13 @@ struct vla_work {
 // ST_INVAL: a number of the batch is out of range, or it does not fit.
 NODISCARD enum status vla_plan_fill(struct vla_plan *p, const struct vla_config *c,
                                     const struct vla_room *room, const struct vla_batch *b);
+
+// Which tokens of the pictures pass, by their score (n_patch), into the plan.
+void vla_plan_keep(struct vla_plan *p, const struct vla_config *c, const real *score);
+
+// Choose among prune.x, the tokens of all pictures, by the prefix of the first layer without
+// pictures.
+void vla_prune(const struct vla_net *net, struct vla_work *w);
 
 // Tokens of the pictures into the prefix of the first layer, and their gradient out of d_prefix.
 void vla_vision_forward(const struct vla_net *net, struct vla_work *w);

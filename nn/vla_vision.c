@@ -132,12 +132,19 @@ void vla_vision_forward(const struct vla_net *net, struct vla_work *w)
     const struct nn_norm post = norm_of(net, net->t.post_norm, net->t.post_norm_bias);
     const struct nn_linear connector =
         vla_linear(net, net->t.connector, net->t.connector_bias, width, trunk);
+    const bool all = net->c.keep == 100;
     real *x = input_of(net, w, 0), *prefix = w->trunk[0].s[PREFIX].x;
+    real *embedded = all ? x : w->prune.x;
 
     op->patches(p->n_image, p->image, (int)net->c.image, (int)net->c.patch, w->patches);
-    op->linear_forward(&patch, n, w->patches, patch.n_in, x, width);
-    op->rows_add(&(struct nn_rows){.n = n, .width = width, .from = p->patch},
-                 net->params + net->t.position, width, x, width);
+    op->linear_forward(&patch, p->n_patch, w->patches, patch.n_in, embedded, width);
+    op->rows_add(&(struct nn_rows){.n = p->n_patch, .width = width, .from = p->all_place},
+                 net->params + net->t.position, width, embedded, width);
+    if (!all) {
+        vla_prune(net, w);
+        op->rows_copy(&(struct nn_rows){.n = n, .width = width, .from = p->kept}, w->prune.x, width,
+                      x, width);
+    }
     for (int i = 0; i < net->c.vision_layers; i++)
         block_forward(net, w, i, input_of(net, w, i + 1));
     op->layer_norm_forward(&post, n, w->vision_out, w->norm, w->vision_stat);
@@ -172,8 +179,12 @@ void vla_vision_backward(const struct vla_net *net, struct vla_work *w, real *gr
             block_forward(net, w, i, w->norm);
         block_backward(net, w, i, grad);
     }
-    op->rows_add(&(struct nn_rows){.n = n, .width = width, .to = p->patch}, w->d_vision, width,
+    op->rows_add(&(struct nn_rows){.n = n, .width = width, .to = p->place}, w->d_vision, width,
                  grad + net->t.position, width);
     op->patches(p->n_image, p->image, (int)net->c.image, (int)net->c.patch, w->patches);
-    vla_linear_backward(net, &patch, n, w->patches, w->d_vision, NULL, grad);
+    if (net->c.keep < 100)
+        op->rows_copy(&(struct nn_rows){.n = n, .width = patch.n_in, .from = p->kept}, w->patches,
+                      patch.n_in, w->prune.kept_patches, patch.n_in);
+    vla_linear_backward(net, &patch, n, net->c.keep < 100 ? w->prune.kept_patches : w->patches,
+                        w->d_vision, NULL, grad);
 }

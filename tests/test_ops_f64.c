@@ -328,6 +328,39 @@ static void check_values(const struct attention_rig *g)
             }
 }
 
+// A key's score is the gradient of the sum of all outputs by its value, where every query's output
+// gradient is 1 in one dimension.
+static void check_scores(const struct attention_rig *g)
+{
+    const struct nn_attention *a = &g->a;
+    real *score = zeros(g->n_k), *want = zeros(g->n_k), *d_o = zeros((int64_t)g->n_q * g->width);
+    real *dq = zeros((int64_t)g->n_q * g->width), *dk = zeros((int64_t)g->n_k * g->kv_width);
+    real *dv = zeros((int64_t)g->n_k * g->kv_width);
+
+    for (int i = 0; i < g->n_q; i++)
+        for (int h = 0; h < a->heads; h++)
+            d_o[i * g->width + h * a->head_dim] = 1;
+    nn_attention_backward(a, &(struct nn_attention_grad){.d_o = d_o,
+                                                         .ldd_o = g->width,
+                                                         .dq = dq,
+                                                         .lddq = g->width,
+                                                         .dk = dk,
+                                                         .lddk = g->kv_width,
+                                                         .dv = dv,
+                                                         .lddv = g->kv_width});
+    for (int j = 0; j < g->n_k; j++)
+        for (int h = 0; h < a->kv_heads; h++)
+            want[j] += dv[j * g->kv_width + h * a->head_dim];
+    nn_attention_scores(a, score);
+    assert_true(distance(score, want, g->n_k) < 1e-12);
+    mem_free(score);
+    mem_free(want);
+    mem_free(d_o);
+    mem_free(dq);
+    mem_free(dk);
+    mem_free(dv);
+}
+
 static void attention_agrees_with_its_definition_and_finite_differences(void **state)
 {
     struct rng r = rng_make(4, RNG_TEST, 0, 0, 0);
@@ -346,6 +379,7 @@ static void attention_agrees_with_its_definition_and_finite_differences(void **s
         dv = normals(&r, n_k, 1);
         (void)attention_loss(&g);
         check_values(&g);
+        check_scores(&g);
         nn_attention_backward(&g.a, &(struct nn_attention_grad){.d_o = g.factor,
                                                                 .ldd_o = g.width,
                                                                 .dq = dq,

@@ -82,6 +82,8 @@ static void check_company(const char *json)
     }
     vla_work_fini(w);
     for (int way = 1; way < 8; way++) {
+        if (way & 2 && x.net.c.keep < 100)
+            continue; // not padded
         w = work(&x, way & 1, way & 2, way & 4);
         check_same(&x, w);
         vla_work_fini(w);
@@ -93,6 +95,7 @@ static void a_sequence_gives_the_same_bits_in_any_company(void **state)
 {
     (void)state;
     check_company(VLA_TEST_JSON);
+    check_company(VLA_TEST_JSON_PRUNED);
     check_company("vla-tiny");
 }
 
@@ -107,8 +110,10 @@ static void check_gradients(const char *json)
     n = x.net.t.n_param;
     alone = zeros(n);
     for (int way = 0; way < 4; way++) {
+        const bool padded = way & 1 && x.net.c.keep == 100;
+
         grad[way] = zeros(n);
-        w = work(&x, true, way & 1, way & 2);
+        w = work(&x, true, padded, way & 2);
         assert_ok(vla_forward(&x.net, w, &x.g.b, x.mean, x.value));
         vla_backward(&x.net, w, &x.g.b, x.d_mean, x.d_value, grad[way]);
         vla_work_fini(w);
@@ -136,6 +141,7 @@ static void packed_padded_and_single_gradients_agree(void **state)
 {
     (void)state;
     check_gradients(VLA_TEST_JSON);
+    check_gradients(VLA_TEST_JSON_PRUNED);
     check_gradients("vla-tiny");
 }
 
@@ -198,6 +204,11 @@ static void faults_are_named(void **state)
     b.cu_text = cu_two;
     b.text = wrong;
     assert_fails(vla_forward(&x.net, w, &b, x.mean, x.value), ST_INVAL, "token 1");
+    vla_work_fini(w);
+    room.padded = true;
+    x.net.c.keep = 50;
+    assert_ok(vla_work_init(&w, &x.net, &room));
+    assert_fails(vla_forward(&x.net, w, &b, x.mean, x.value), ST_INVAL, "50 percent");
     vla_work_fini(w);
     room.seqs = 0;
     assert_fails(vla_work_init(&w, &x.net, &room), ST_INVAL, "0 sequences");

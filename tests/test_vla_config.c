@@ -24,6 +24,8 @@ static void presets_have_the_sizes_they_promise(void **state)
         assert_true((double)t.n_param > want[i].low && (double)t.n_param < want[i].high);
         assert_int_equal(vla_patches(&c), 64);
         assert_int_equal(vla_tokens(&c, 2, 30), 128 + 30 + 1 + 8 + 1);
+        c.keep = 30; // rounded up
+        assert_int_equal(vla_tokens(&c, 2, 30), 39 + 30 + 1 + 8 + 1);
         vla_table_fini(&t);
     }
 }
@@ -81,6 +83,7 @@ static void faults_are_named(void **state)
     assert_fails(vla_config_parse(&c, "{\"heads\": 3}", "m.json"), ST_INVAL, "kv_heads");
     assert_fails(vla_config_parse(&c, "{\"head_dim\": 3}", "m.json"), ST_INVAL, "even");
     assert_fails(vla_config_parse(&c, "{\"vision_heads\": 5}", "m.json"), ST_INVAL, "vision_heads");
+    assert_fails(vla_config_parse(&c, "{\"keep\": 50, \"layers\": 1}", "m.json"), ST_INVAL, "keep");
     assert_fails(vla_config_parse(&c, "{\"layers\": ", "m.json"), ST_INVAL, "m.json");
     assert_fails(vla_config_parse(&c, "vla-huge", "model"), ST_INVAL, "vla-tiny");
     assert_fails(vla_config_read(&c, "no/such.json"), ST_MISSING, "no/such.json");

@@ -22,14 +22,14 @@ static double loss(void *arg)
     return weighted(x->mean, x->d_mean, x->n_mean) + weighted(x->value, x->d_value, SEQS);
 }
 
-static void rig_make(struct rig *x, uint64_t seed)
+static void rig_make(struct rig *x, uint64_t seed, const char *json)
 {
     const struct vla_room room = {
         .seqs = SEQS, .images = SEQS * 3, .texts = SEQS * TEXTS, .backward = true};
     struct rng r = rng_make(seed, RNG_TEST, 0, 0, 0);
     struct vla_config c;
 
-    assert_ok(vla_config_parse(&c, VLA_TEST_JSON, "test"));
+    assert_ok(vla_config_parse(&c, json, "test"));
     assert_ok(vla_net_init(&x->net, &c, NULL));
     x->net.params = x->params = test_params(&x->net, seed);
     assert_ok(vla_work_init(&x->work, &x->net, &room));
@@ -60,10 +60,11 @@ static void gradient_agrees_with_finite_differences(void **state)
     struct rng r = rng_make(77, RNG_TEST, 0, 0, 0);
 
     (void)state;
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1; seed <= 4; seed++) {
         struct rig x;
 
-        rig_make(&x, seed);
+        // some tokens of pictures pass, or all
+        rig_make(&x, seed, seed % 2 ? VLA_TEST_JSON : VLA_TEST_JSON_PRUNED);
         (void)loss(&x);
         vla_backward(&x.net, x.work, &x.g.b, x.d_mean, x.d_value, x.grad);
         // some of every tensor
@@ -84,7 +85,7 @@ static void every_layout_gives_the_same_gradient(void **state)
     int64_t n;
 
     (void)state;
-    rig_make(&x, 5);
+    rig_make(&x, 5, VLA_TEST_JSON);
     n = x.net.t.n_param;
     other = zeros(n);
     (void)loss(&x);

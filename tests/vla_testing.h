@@ -7,11 +7,14 @@
 
 #include "nn/vla.h"
 
-#define VLA_TEST_JSON                                                                           \
+// as CONFIG of tests/oracle/vla_golden.py
+#define VLA_TEST_SIZES                                                                          \
     "{\"cameras\": 3, \"image\": 8, \"vocab\": 11, \"state\": 3, \"action\": 2, \"chunk\": 3, " \
     "\"patch\": 4, \"vision_width\": 12, \"vision_layers\": 2, \"vision_heads\": 2, "           \
     "\"vision_mlp\": 18, \"width\": 20, \"layers\": 3, \"heads\": 4, \"kv_heads\": 2, "         \
-    "\"head_dim\": 6, \"mlp\": 10, \"expert_width\": 14, \"expert_mlp\": 9}"
+    "\"head_dim\": 6, \"mlp\": 10, \"expert_width\": 14, \"expert_mlp\": 9"
+#define VLA_TEST_JSON        VLA_TEST_SIZES "}"
+#define VLA_TEST_JSON_PRUNED VLA_TEST_SIZES ", \"keep\": 40}"
 
 // A batch with the memory of its arrays.
 struct ragged {
