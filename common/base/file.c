@@ -51,45 +51,34 @@ enum status file_make_dir(const char *path)
     return make_one(part);
 }
 
-static enum status write_all(int fd, const char *path, const void *bytes, size_t n)
+enum status file_begin(struct file_new *f, const char *path)
 {
-    const char *p = bytes;
+    if ((size_t)snprintf(f->path, sizeof f->path, "%s.tmp", path) >= sizeof f->path)
+        return FAIL(ST_INVAL, "file name '%.60s...' is too long", path);
+    f->fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return f->fd >= 0 ? ST_OK : FAIL_SYS(ST_IO, errno, "cannot write '%s'", f->path);
+}
 
-    while (n > 0) {
-        ssize_t done = write(fd, p, n);
-
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return FAIL_SYS(ST_IO, errno, "cannot write '%s'", path);
-        p += done;
-        n -= (size_t)done;
-    }
+enum status file_end(struct file_new *f, const char *path, enum status st)
+{
     // some file systems report a full disk only here
-    if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
-        return FAIL_SYS(ST_IO, errno, "cannot write '%s'", path);
-    return ST_OK;
+    if (st == ST_OK && fsync(f->fd) != 0 && errno != EINVAL && errno != EROFS)
+        st = FAIL_SYS(ST_IO, errno, "cannot write '%s'", f->path);
+    if (close(f->fd) != 0 && st == ST_OK)
+        st = FAIL_SYS(ST_IO, errno, "cannot write '%s'", f->path);
+    if (st == ST_OK && rename(f->path, path) != 0)
+        st = FAIL_SYS(ST_IO, errno, "cannot rename '%s' to '%s'", f->path, path);
+    if (st != ST_OK)
+        unlink(f->path);
+    return st;
 }
 
 enum status file_write_atomic(const char *path, const void *bytes, size_t n)
 {
-    char tmp[PATH_MAX];
-    enum status st;
-    int fd;
+    struct file_new f;
 
-    if ((size_t)snprintf(tmp, sizeof tmp, "%s.tmp", path) >= sizeof tmp)
-        return FAIL(ST_INVAL, "file name '%.60s...' is too long", path);
-    fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return FAIL_SYS(ST_IO, errno, "cannot write '%s'", tmp);
-    st = write_all(fd, tmp, bytes, n);
-    if (close(fd) != 0 && st == ST_OK)
-        st = FAIL_SYS(ST_IO, errno, "cannot write '%s'", tmp);
-    if (st == ST_OK && rename(tmp, path) != 0)
-        st = FAIL_SYS(ST_IO, errno, "cannot rename '%s' to '%s'", tmp, path);
-    if (st != ST_OK)
-        unlink(tmp);
-    return st;
+    TRY(file_begin(&f, path));
+    return file_end(&f, path, file_append(f.fd, f.path, bytes, n));
 }
 
 enum status file_append(int fd, const char *path, const void *bytes, size_t n)
