@@ -484,22 +484,37 @@ enum status h5file_put_labels(struct h5file *f, const char *name, const char *la
     return leave(st);
 }
 
+// Open a dataset and its space; closed with close_set.
+static enum status open_set(const struct h5file *f, const char *name, hid_t *set, hid_t *space)
+{
+    *set = H5Dopen2(f->id, name, H5P_DEFAULT);
+    if (*set < 0)
+        return FAIL(ST_INVAL, "'%s': no dataset '%s': %s", f->path, name, reason());
+    *space = H5Dget_space(*set);
+    return ST_OK;
+}
+
+static void close_set(hid_t set, hid_t space)
+{
+    H5Sclose(space);
+    H5Dclose(set);
+}
+
 enum status h5file_shape(struct h5file *f, const char *name, int64_t *rows, int64_t *cols)
 {
     hsize_t dims[2] = {0, 0};
+    enum status st;
     hid_t set, space;
     int rank;
 
     enter();
-    set = H5Dopen2(f->id, name, H5P_DEFAULT);
-    if (set < 0)
-        return leave(FAIL(ST_INVAL, "'%s': no dataset '%s': %s", f->path, name, reason()));
-    space = H5Dget_space(set);
+    st = open_set(f, name, &set, &space);
+    if (st != ST_OK)
+        return leave(st);
     rank = H5Sget_simple_extent_ndims(space);
     if (rank == 1 || rank == 2)
         H5Sget_simple_extent_dims(space, dims, NULL);
-    H5Sclose(space);
-    H5Dclose(set);
+    close_set(set, space);
     if ((rank != 1 && rank != 2) || dims[0] > INT32_MAX || dims[1] > INT32_MAX)
         return leave(
             FAIL(ST_INVAL, "'%s': dataset '%s' is no table of a usual size", f->path, name));
@@ -566,14 +581,170 @@ enum status h5file_get(struct h5file *f, const char *name, enum h5_type type, in
     hid_t set, space;
 
     enter();
-    set = H5Dopen2(f->id, name, H5P_DEFAULT);
-    if (set < 0)
-        return leave(FAIL(ST_INVAL, "'%s': no dataset '%s': %s", f->path, name, reason()));
-    space = H5Dget_space(set);
+    st = open_set(f, name, &set, &space);
+    if (st != ST_OK)
+        return leave(st);
     st = get_checked(f, name, set, space, type, rows, cols, data);
-    H5Sclose(space);
-    H5Dclose(set);
+    close_set(set, space);
     return leave(st);
+}
+
+static enum status get_floats(struct h5file *f, const char *name, hid_t set, hid_t space,
+                              int64_t rows, int64_t cols, float *data)
+{
+    size_t n = (size_t)(rows * (cols > 0 ? cols : 1));
+    hid_t stored = H5Dget_type(set);
+    bool is_float = H5Tget_class(stored) == H5T_FLOAT;
+
+    H5Tclose(stored);
+    if (!is_float)
+        return FAIL(ST_INVAL, "'%s': dataset '%s' is of another type, expected float32 or float64",
+                    f->path, name);
+    TRY(check_shape(f, name, space, rows, cols));
+    if (H5Dread(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+        return FAIL(ST_INVAL, "'%s': cannot read dataset '%s': %s", f->path, name, reason());
+    return check_finite(f, name, H5_F32, n, data);
+}
+
+enum status h5file_get_floats(struct h5file *f, const char *name, int64_t rows, int64_t cols,
+                              float *data)
+{
+    enum status st;
+    hid_t set, space;
+
+    enter();
+    st = open_set(f, name, &set, &space);
+    if (st != ST_OK)
+        return leave(st);
+    st = get_floats(f, name, set, space, rows, cols, data);
+    close_set(set, space);
+    return leave(st);
+}
+
+// ------------------------------------------------------------------ pictures
+
+static enum status frames_shape(struct h5file *f, const char *name, hid_t set, hid_t space,
+                                int64_t sizes[4])
+{
+    hsize_t dims[4] = {0};
+    hid_t stored = H5Dget_type(set);
+    bool fits = H5Tget_class(stored) == H5T_INTEGER && H5Tget_size(stored) == 1 &&
+                H5Sget_simple_extent_ndims(space) == 4;
+
+    H5Tclose(stored);
+    if (fits)
+        H5Sget_simple_extent_dims(space, dims, NULL);
+    for (int i = 0; i < 4; i++)
+        fits = fits && dims[i] >= 1 && dims[i] <= INT32_MAX;
+    if (!fits)
+        return FAIL(ST_INVAL,
+                    "'%s': dataset '%s' is no array of uint8 pictures (n, height, width, channels)",
+                    f->path, name);
+    for (int i = 0; i < 4; i++)
+        sizes[i] = (int64_t)dims[i];
+    return ST_OK;
+}
+
+enum status h5file_frames_shape(struct h5file *f, const char *name, int64_t sizes[4])
+{
+    enum status st;
+    hid_t set, space;
+
+    enter();
+    st = open_set(f, name, &set, &space);
+    if (st != ST_OK)
+        return leave(st);
+    st = frames_shape(f, name, set, space, sizes);
+    close_set(set, space);
+    return leave(st);
+}
+
+static enum status get_frames(struct h5file *f, const char *name, hid_t set, hid_t space,
+                              const int64_t sizes[4], int64_t first, int64_t n, uint8_t *data)
+{
+    hsize_t from[4] = {(hsize_t)first}, count[4] = {(hsize_t)n};
+    int64_t have[4];
+    enum status st = ST_OK;
+    hid_t memory;
+
+    TRY(frames_shape(f, name, set, space, have));
+    if (memcmp(have, sizes, sizeof have) != 0 || first < 0 || n < 0 || n > sizes[0] - first)
+        return FAIL(ST_INVAL, "'%s': dataset '%s' has no pictures %lld to %lld of these sizes",
+                    f->path, name, (long long)first, (long long)(first + n - 1));
+    for (int i = 1; i < 4; i++)
+        count[i] = (hsize_t)sizes[i];
+    memory = H5Screate_simple(4, count, NULL);
+    if (H5Sselect_hyperslab(space, H5S_SELECT_SET, from, NULL, count, NULL) < 0 ||
+        H5Dread(set, H5T_NATIVE_UINT8, memory, space, H5P_DEFAULT, data) < 0)
+        st = FAIL(ST_INVAL, "'%s': cannot read dataset '%s': %s", f->path, name, reason());
+    H5Sclose(memory);
+    return st;
+}
+
+enum status h5file_get_frames(struct h5file *f, const char *name, const int64_t sizes[4],
+                              int64_t first, int64_t n, uint8_t *data)
+{
+    enum status st;
+    hid_t set, space;
+
+    enter();
+    st = open_set(f, name, &set, &space);
+    if (st != ST_OK)
+        return leave(st);
+    st = get_frames(f, name, set, space, sizes, first, n, data);
+    close_set(set, space);
+    return leave(st);
+}
+
+// ------------------------------------------------------------------ groups
+
+bool h5file_has(struct h5file *f, const char *name)
+{
+    char part[256];
+    bool has = true;
+    const char *end = name;
+
+    enter();
+    while (has && *end) { // every group on the way
+        end += strcspn(end, "/");
+        snprintf(part, sizeof part, "%.*s", (int)(end - name), name);
+        has = H5Lexists(f->id, part, H5P_DEFAULT) > 0;
+        end += *end == '/';
+    }
+    leave(ST_OK);
+    return has;
+}
+
+struct each {
+    enum status (*fn)(void *arg, const char *name);
+    void *arg;
+    enum status st;
+};
+
+static herr_t each_link(hid_t group, const char *name, const H5L_info_t *info, void *arg)
+{
+    struct each *e = arg;
+
+    (void)group;
+    (void)info;
+    e->st = e->fn(e->arg, name);
+    return e->st != ST_OK;
+}
+
+enum status h5file_each(struct h5file *f, const char *group,
+                        enum status (*fn)(void *arg, const char *name), void *arg)
+{
+    struct each e = {.fn = fn, .arg = arg};
+    hid_t at;
+
+    enter();
+    at = H5Gopen2(f->id, group, H5P_DEFAULT);
+    if (at < 0)
+        return leave(FAIL(ST_INVAL, "'%s': no group '%s': %s", f->path, group, reason()));
+    if (H5Literate(at, H5_INDEX_NAME, H5_ITER_INC, NULL, each_link, &e) < 0 && e.st == ST_OK)
+        e.st = FAIL(ST_INVAL, "'%s': cannot read group '%s': %s", f->path, group, reason());
+    H5Gclose(at);
+    return leave(e.st);
 }
 
 // ------------------------------------------------------------------ attributes

@@ -55,6 +55,14 @@ NODISCARD enum status h5file_put_frames(struct h5file *f, const char *name, enum
 // ST_INVAL unless it is there with these sizes and, for floats, finite numbers only.
 NODISCARD enum status h5file_get(struct h5file *f, const char *name, enum h5_type type,
                                  int64_t rows, int64_t cols, void *data);
+// The same of float32 or float64, as float32.
+NODISCARD enum status h5file_get_floats(struct h5file *f, const char *name, int64_t rows,
+                                        int64_t cols, float *data);
+// Sizes of uint8 pictures (n, height, width, channels). ST_INVAL if it is something else.
+NODISCARD enum status h5file_frames_shape(struct h5file *f, const char *name, int64_t sizes[4]);
+// Pictures `first` to first + n - 1 of an array with these sizes.
+NODISCARD enum status h5file_get_frames(struct h5file *f, const char *name, const int64_t sizes[4],
+                                        int64_t first, int64_t n, uint8_t *data);
 // Its sizes; *cols is 0 for an array of one dimension. ST_INVAL if it is not there or has more.
 NODISCARD enum status h5file_shape(struct h5file *f, const char *name, int64_t *rows,
                                    int64_t *cols);
@@ -66,6 +74,11 @@ NODISCARD enum status h5file_put_labels(struct h5file *f, const char *name, cons
 // that is written the group is made if it is not there.
 NODISCARD enum status h5file_at(struct h5file *f, const char *group);
 bool h5file_has_attr(struct h5file *f, const char *name);
+bool h5file_has(struct h5file *f, const char *name); // an array or a group
+// Call fn(arg, name) for everything in a group, in the order of the names' bytes, until it fails.
+// It must not call into the file.
+NODISCARD enum status h5file_each(struct h5file *f, const char *group,
+                                  enum status (*fn)(void *arg, const char *name), void *arg);
 
 NODISCARD enum status h5file_put_int(struct h5file *f, const char *name, int64_t value);
 NODISCARD enum status h5file_put_real(struct h5file *f, const char *name, double value);

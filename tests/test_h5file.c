@@ -240,6 +240,52 @@ static void groups_types_and_texts_come_back(void **state)
     h5file_close(f);
 }
 
+static enum status note_name(void *arg, const char *name)
+{
+    snprintf((char *)arg + strlen(arg), 20, "%s", name);
+    return strcmp(name, "stop") == 0 ? FAIL(ST_INVAL, "stop") : ST_OK;
+}
+
+static void demonstrations_are_read_in_parts(void **state)
+{
+    static const double reals[4] = {0.5, -1, 1e-3, 7};
+    static const uint8_t frames[3][2][2][3] = {{{{1, 2, 3}, {4}}}, {{{5}}}, {{{6}}, {{7, 8}}}};
+    uint8_t got[2][2][2][3];
+    char names[64] = "";
+    int64_t sizes[4];
+    struct h5file *f;
+    float x[4];
+
+    (void)state;
+    assert_ok(h5file_stream(&f, path));
+    assert_ok(h5file_put(f, "g/reals", H5_F64, 2, 2, reals));
+    assert_ok(h5file_put(f, "g/ints", H5_U8, 2, 0, frames));
+    assert_ok(h5file_put_frames(f, "g/stop/frames", H5_U8, 3, 2, 2, 3, frames));
+    assert_ok(h5file_put(f, "g/unseen", H5_U8, 2, 0, frames));
+    assert_ok(h5file_finish(f));
+    h5file_close(f);
+    assert_ok(h5file_open_large(&f, path));
+    assert_ok(h5file_get_floats(f, "g/reals", 2, 2, x));
+    for (int i = 0; i < 4; i++)
+        assert_true(x[i] == (float)reals[i]);
+    assert_fails(h5file_get_floats(f, "g/ints", 2, 0, x), ST_INVAL, "expected float32 or float64");
+    assert_fails(h5file_get_floats(f, "g/reals", 4, 1, x), ST_INVAL, "is (2, 2), expected (4, 1)");
+    assert_fails(h5file_get_floats(f, "g/none", 4, 1, x), ST_INVAL, "no dataset 'g/none'");
+    assert_fails(h5file_frames_shape(f, "g/ints", sizes), ST_INVAL, "no array of uint8 pictures");
+    assert_ok(h5file_frames_shape(f, "g/stop/frames", sizes));
+    assert_true(sizes[0] == 3 && sizes[1] == 2 && sizes[2] == 2 && sizes[3] == 3);
+    assert_ok(h5file_get_frames(f, "g/stop/frames", sizes, 1, 2, got[0][0][0]));
+    assert_memory_equal(got, frames[1], sizeof got);
+    assert_fails(h5file_get_frames(f, "g/stop/frames", sizes, 2, 2, got[0][0][0]), ST_INVAL,
+                 "no pictures 2 to 3");
+    assert_true(h5file_has(f, "g/stop/frames") && h5file_has(f, "g/stop"));
+    assert_true(!h5file_has(f, "g/none") && !h5file_has(f, "none/frames"));
+    assert_fails(h5file_each(f, "g", note_name, names), ST_INVAL, "stop");
+    assert_string_equal(names, "intsrealsstop");
+    assert_fails(h5file_each(f, "h", note_name, names), ST_INVAL, "no group 'h'");
+    h5file_close(f);
+}
+
 static void out_of_memory_is_reported(void **state)
 {
     struct h5file *f = NULL;
@@ -273,6 +319,7 @@ int main(void)
         leak_test(a_changed_byte_anywhere_is_noticed),
         leak_test(short_and_foreign_files_are_refused),
         leak_test(groups_types_and_texts_come_back),
+        leak_test(demonstrations_are_read_in_parts),
         leak_test(out_of_memory_is_reported),
     };
 
