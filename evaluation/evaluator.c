@@ -103,7 +103,8 @@ static enum status open_lane(struct run *run, const char *url, int64_t wait_ns,
         .remote = run->cfg->remote,
         .greedy = run->cfg->greedy,
         .pictures = run->cfg->remote || run->cfg->record ||
-                    (run->weights && run->weights->shape.vision.n_conv > 0),
+                    (run->weights && (run->weights->vla || run->weights->shape.vision.n_conv > 0)),
+        .execute = run->cfg->execute,
         .seed = (uint64_t)run->cfg->seed,
         .connect_wait_ns = wait_ns,
         .answer_wait_ns = run->cfg->answer_wait_ns,
@@ -199,6 +200,8 @@ static enum status check_policy(const struct run *run)
                     replay_path(replay), replay_n_act(replay), spec->task, url, spec->n_act);
     if (replay)
         return replay_check_task(replay, spec->task, run->cfg->seed);
+    if (w && w->vla)
+        return ST_OK; // whatever the task, vla_seats_create has found all that the policy sees
     if (w) {
         if ((w->task[0] && strcmp(w->task, spec->task) != 0) ||
             w->shape.n_obs != policy_obs(spec) || w->shape.n_act != spec->n_act)

@@ -32,6 +32,7 @@ struct evaluator_config {
     int64_t episodes, seed, retries;
     int64_t first, last; // play these alone, first to last - 1; 0, 0 = all
     bool greedy;         // mean action; else sampled
+    int64_t execute;     // actions of a policy's chunk that are executed, 0 = all
     int64_t connect_wait_ns;
     int64_t answer_wait_ns;      // a server that is silent for longer is given up
     const char *task;            // that the servers must have; NULL or "" = any

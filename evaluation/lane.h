@@ -44,7 +44,8 @@ struct lane_config {
     const struct replay *replay;   // borrowed; LANE_REPLAY only
     struct remote *remote;         // borrowed; LANE_REMOTE only
     bool greedy;
-    bool pictures; // rows have all pictures of the server, for the policy or the recorder
+    int64_t execute; // actions of a chunk that are executed, 0 = all; of policies with chunks
+    bool pictures;   // rows have all pictures of the server, for the policy or the recorder
     uint64_t seed;
     int64_t connect_wait_ns;
     const atomic_bool *stop; // give up connecting when it is true; NULL = no such flag

@@ -5,11 +5,14 @@
 #include "nn/gaussian.h"
 #include "nn/mlp.h"
 #include "nn/obsnorm.h"
+#include "nn/vla_policy.h"
 
 #include <math.h>
 #include <string.h>
 
 struct policy {
+    struct vla_policy *vla; // NULL: perceptrons, which all the rest is for
+    int chunk;
     struct model_shape shape;
     struct model_table table;
     int n_max;
@@ -65,6 +68,7 @@ enum status policy_create(struct policy **out, const struct model_shape *shape, 
         return ST_NOMEM;
     p->shape = *shape;
     p->n_max = n_max;
+    p->chunk = 1;
     model_table_make(&p->table, shape);
     st = build(p);
     if (st != ST_OK) {
@@ -75,10 +79,39 @@ enum status policy_create(struct policy **out, const struct model_shape *shape, 
     return ST_OK;
 }
 
+enum status policy_create_of(struct policy **out, const struct weights *w, int n_max)
+{
+    struct policy *p;
+    enum status st;
+
+    if (!w->vla)
+        return policy_create(out, &w->shape, n_max);
+    if (n_max < 1)
+        return FAIL(ST_INVAL, "a policy for %d rows, expected at least 1", n_max);
+    p = mem_alloc(1, sizeof *p);
+    if (!p)
+        return ST_NOMEM;
+    p->n_max = n_max;
+    p->chunk = (int)w->vla->model.chunk;
+    st = vla_policy_create(&p->vla, w);
+    if (st != ST_OK) {
+        policy_destroy(p);
+        return st;
+    }
+    *out = p;
+    return ST_OK;
+}
+
+int policy_chunk(const struct policy *p)
+{
+    return p->chunk;
+}
+
 void policy_destroy(struct policy *p)
 {
     if (!p)
         return;
+    vla_policy_destroy(p->vla);
     encoder_fini(&p->encoder);
     encoder_rows_fini(&p->seen);
     mlp_fini(&p->net);
@@ -102,7 +135,7 @@ static enum status use_weights(struct policy *p, const struct weights *w)
 
     if (p->weights == w)
         return ST_OK;
-    if (!model_shape_equal(&w->shape, &p->shape))
+    if (w->vla || !model_shape_equal(&w->shape, &p->shape))
         return FAIL(ST_INVAL,
                     "weights of a model with %d observations, %d actions, expected %d, %d"
                     " and the same hidden layers and convolutions",
@@ -161,6 +194,8 @@ enum status policy_act(struct policy *p, const struct weights *w, const struct p
 
     if (n < 0 || n > p->n_max)
         return FAIL(ST_INVAL, "%d rows for a policy of at most %d", n, p->n_max);
+    if (p->vla)
+        return vla_policy_act(p->vla, w, rows, n, greedy, action, logp);
     TRY(use_weights(p, w));
     TRY(take_obs(p, rows, n));
     TRY(see(p, rows, n));

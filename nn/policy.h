@@ -8,21 +8,22 @@
 #define NN_POLICY_H
 
 #include "common/base/rng.h"
+#include "nn/policy_row.h"
 #include "nn/weights.h"
 
 struct policy;
-
-// One row to act for. The noise is a function of (seed, stream, episode, step).
-struct policy_row {
-    const double *obs; // (n_obs) raw
-    uint64_t seed, stream, episode, step;
-    const uint8_t *const *pictures; // (stack) of a model with vision, see encoder.h
-};
 
 // Workspace for up to n_max rows of this shape.
 NODISCARD enum status policy_create(struct policy **out, const struct model_shape *shape,
                                     int n_max);
 void policy_destroy(struct policy *p);
+
+// The same for the model of these weights, whatever its kind.
+NODISCARD enum status policy_create_of(struct policy **out, const struct weights *w, int n_max);
+
+// Actions that policy_act gives for a row: 1, or the chunk of a vision-language-action model, whose
+// row is (chunk, actions) and has a log-probability for each of them.
+int policy_chunk(const struct policy *p);
 
 // action (n, n_act) as sampled (not clipped), logp (n) or NULL. `greedy`: the mean, logp of it.
 // ST_INVAL if the weights have another shape or an observation is not finite (the row is named).

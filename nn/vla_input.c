@@ -79,7 +79,7 @@ void vla_input_turn(const double quat[4], double out[3])
 void vla_input_state(const struct vla_input *in, const double state[VLA_STATE], float *out)
 {
     for (int i = 0; i < VLA_STATE; i++)
-        out[i] = (float)((state[i] - in->state_mean[i]) / in->state_std[i]);
+        out[i] = (float)(((double)(float)state[i] - in->state_mean[i]) / in->state_std[i]);
 }
 
 void vla_input_scale(const struct vla_input *in, const float *action, float *out)
@@ -206,14 +206,11 @@ enum status vla_view_init(struct vla_view *v, const struct vla_input *in, int si
     return ST_OK;
 }
 
-void vla_view_state(const struct vla_view *v, const double *obs, float *out)
+void vla_view_state(const struct vla_view *v, const double *obs, double state[VLA_STATE])
 {
-    double state[VLA_STATE];
-
     memcpy(state, obs + v->pos, 3 * sizeof state[0]);
     vla_input_turn(obs + v->quat, state + 3);
     memcpy(state + 6, obs + v->gripper, 2 * sizeof state[0]);
-    vla_input_state(v->in, state, out);
 }
 
 void vla_view_picture(const struct vla_view *v, int camera, const uint8_t *block, uint8_t *out)

@@ -38,6 +38,7 @@ bool vla_input_equal(const struct vla_input *a, const struct vla_input *b);
 void vla_input_turn(const double quat[4], double out[3]);
 void vla_input_turn_choose(double turn[3]);
 
+// To what the network sees, from numbers that are rounded to float32 first, as messages have them.
 void vla_input_state(const struct vla_input *in, const double state[VLA_STATE], float *out);
 // To the scale of the network, cut off at -1 and 1; and back, not cut off.
 void vla_input_scale(const struct vla_input *in, const float *action, float *out);
@@ -66,8 +67,8 @@ struct vla_view {
 // ST_INVAL says what the task does not give, and which keyword arguments would.
 NODISCARD enum status vla_view_init(struct vla_view *v, const struct vla_input *in, int side,
                                     const struct spec *spec);
-// From a row's numbers to the network's (VLA_STATE).
-void vla_view_state(const struct vla_view *v, const double *obs, float *out);
+// The robot's state from a row's numbers.
+void vla_view_state(const struct vla_view *v, const double *obs, double state[VLA_STATE]);
 // From a row's picture block to a camera's picture (side, side, 3).
 void vla_view_picture(const struct vla_view *v, int camera, const uint8_t *block, uint8_t *out);
 

@@ -9,27 +9,27 @@
 
 #define FILE_FORMAT   1
 #define VISION_FORMAT 2 // with an encoder
+#define VLA_FORMAT    3
 #define VERSION_HIGH  1000000000000000LL
 #define NUMBER_HIGH   1e300
 
-enum status weights_create(struct weights **out, const struct model_shape *shape)
+// With unit normalisers; `vla` is taken, NULL for perceptrons.
+static enum status create(struct weights **out, const struct model_shape *shape,
+                          struct vla_about *vla, int64_t n_param)
 {
-    struct model_table table;
-    struct weights *w;
-    size_t n_obs, n_param;
+    struct weights *w = mem_alloc(1, sizeof *w);
+    size_t n_obs = (size_t)shape->n_obs;
 
-    TRY(model_shape_check(shape));
-    model_table_make(&table, shape);
-    n_obs = (size_t)shape->n_obs;
-    n_param = (size_t)table.n_param;
-    w = mem_alloc(1, sizeof *w);
-    if (!w)
+    if (!w) {
+        vla_about_destroy(vla);
         return ST_NOMEM;
+    }
     atomic_init(&w->refs, 1);
     w->shape = *shape;
-    w->n_param = table.n_param;
+    w->vla = vla;
+    w->n_param = n_param;
     w->ret_std = 1;
-    w->params = mem_alloc(n_param, sizeof *w->params);
+    w->params = mem_alloc((size_t)n_param, sizeof *w->params);
     w->obs_mean = mem_alloc(n_obs, sizeof *w->obs_mean);
     w->obs_var = mem_alloc(n_obs, sizeof *w->obs_var);
     if (!w->params || !w->obs_mean || !w->obs_var) {
@@ -42,12 +42,43 @@ enum status weights_create(struct weights **out, const struct model_shape *shape
     return ST_OK;
 }
 
+enum status weights_create(struct weights **out, const struct model_shape *shape)
+{
+    struct model_table table;
+
+    TRY(model_shape_check(shape));
+    model_table_make(&table, shape);
+    return create(out, shape, NULL, table.n_param);
+}
+
+enum status weights_create_vla(struct weights **out, const struct vla_about *about)
+{
+    struct model_shape shape = {.n_obs = VLA_STATE,
+                                .n_act = (int)(about->model.chunk * about->model.action)};
+    struct vla_about *vla;
+    int64_t n_param;
+
+    TRY(vla_about_params(about, &n_param));
+    TRY(vla_about_copy(&vla, about));
+    return create(out, &shape, vla, n_param);
+}
+
+bool weights_same_model(const struct weights *a, const struct weights *b)
+{
+    if (!a->vla || !b->vla)
+        return !a->vla && !b->vla && model_shape_equal(&a->shape, &b->shape);
+    return vla_about_equal(a->vla, b->vla);
+}
+
 enum status weights_copy(struct weights **out, const struct weights *from)
 {
     size_t n_obs = (size_t)from->shape.n_obs;
     struct weights *w;
 
-    TRY(weights_create(&w, &from->shape));
+    if (from->vla)
+        TRY(weights_create_vla(&w, from->vla));
+    else
+        TRY(weights_create(&w, &from->shape));
     w->version = from->version;
     memcpy(w->params, from->params, (size_t)from->n_param * sizeof *w->params);
     memcpy(w->obs_mean, from->obs_mean, n_obs * sizeof *w->obs_mean);
@@ -73,6 +104,7 @@ void weights_drop(struct weights *w)
     // release: this holder's reads come before; acquire: before the memory is given back
     if (!w || atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) > 1)
         return;
+    vla_about_destroy(w->vla);
     mem_free(w->params);
     mem_free(w->obs_mean);
     mem_free(w->obs_var);
@@ -80,7 +112,7 @@ void weights_drop(struct weights *w)
 }
 
 // The piece of an array that holds a number which is not finite, or a variance below zero; NULL if
-// all is well.
+// all is well. `t` has no pieces for a vision-language-action model.
 static const char *find_bad(const struct weights *w, const struct model_table *t)
 {
     int i;
@@ -92,6 +124,9 @@ static const char *find_bad(const struct weights *w, const struct model_table *t
             if (!isfinite(w->params[t->piece[i].offset + k]))
                 return t->piece[i].name;
     }
+    for (k = 0; w->vla && k < w->n_param; k++)
+        if (!isfinite(w->params[k]))
+            return "model";
     for (i = 0; i < w->shape.n_obs; i++) {
         if (!isfinite(w->obs_mean[i]))
             return "obs_mean";
@@ -107,10 +142,11 @@ static const char *find_bad(const struct weights *w, const struct model_table *t
 
 static enum status check_numbers(const struct weights *w, enum status code, const char *where)
 {
-    struct model_table table;
+    struct model_table table = {0};
     const char *bad;
 
-    model_table_make(&table, &w->shape);
+    if (!w->vla)
+        model_table_make(&table, &w->shape);
     bad = find_bad(w, &table);
     if (bad)
         return FAIL(code, "%s: %s holds a number that is not finite or out of range", where, bad);
@@ -119,12 +155,14 @@ static enum status check_numbers(const struct weights *w, enum status code, cons
 
 // --- bytes on the wire ---------------------------------------------------------------------------
 
-// Then: params (n_param) float32, obs_mean, obs_var (n_obs) float64, all little-endian.
+// Then: about_bytes of vla_about.h, params (n_param) float32, obs_mean, obs_var (n_obs) float64,
+// all little-endian.
 struct blob_head {
     uint32_t magic, bytes; // bytes of the whole blob
     uint64_t version;
     int32_t n_obs, n_act, n_hidden, hidden[MODEL_LAYERS_MAX];
-    uint32_t state; // 1: the networks see the observation beside the pictures
+    uint32_t state;       // 1: the networks see the observation beside the pictures
+    uint32_t about_bytes; // 0: perceptrons
     double obs_count, ret_mean, ret_std;
     int32_t width, height, stack, n_conv;
     struct model_conv conv[MODEL_CONV_MAX];
@@ -133,20 +171,12 @@ struct blob_head {
     char config[4096];
 };
 
-#define BLOB_MAGIC 0x32575353u // "SSW2"
-
-static size_t blob_bytes(const struct model_shape *shape)
-{
-    struct model_table table;
-
-    model_table_make(&table, shape);
-    return sizeof(struct blob_head) + (size_t)table.n_param * sizeof(float) +
-           2 * (size_t)shape->n_obs * sizeof(double);
-}
+#define BLOB_MAGIC 0x33575353u // "SSW3"
 
 size_t weights_blob_bytes(const struct weights *w)
 {
-    return blob_bytes(&w->shape);
+    return sizeof(struct blob_head) + (w->vla ? vla_about_blob_bytes(w->vla) : 0) +
+           (size_t)w->n_param * sizeof(float) + 2 * (size_t)w->shape.n_obs * sizeof(double);
 }
 
 void weights_blob_write(const struct weights *w, uint8_t *out)
@@ -156,6 +186,7 @@ void weights_blob_write(const struct weights *w, uint8_t *out)
     struct blob_head head = {
         .magic = BLOB_MAGIC,
         .bytes = (uint32_t)weights_blob_bytes(w),
+        .about_bytes = w->vla ? (uint32_t)vla_about_blob_bytes(w->vla) : 0,
         .version = w->version,
         .n_obs = w->shape.n_obs,
         .n_act = w->shape.n_act,
@@ -177,9 +208,13 @@ void weights_blob_write(const struct weights *w, uint8_t *out)
     memcpy(head.picture, w->picture, sizeof head.picture);
     memcpy(head.config, w->config, sizeof head.config);
     memcpy(out, &head, sizeof head);
-    memcpy(out + sizeof head, w->params, params);
-    memcpy(out + sizeof head + params, w->obs_mean, obs);
-    memcpy(out + sizeof head + params + obs, w->obs_var, obs);
+    out += sizeof head;
+    if (w->vla)
+        vla_about_blob_write(w->vla, out);
+    out += head.about_bytes;
+    memcpy(out, w->params, params);
+    memcpy(out + params, w->obs_mean, obs);
+    memcpy(out + params + obs, w->obs_var, obs);
 }
 
 static enum status blob_shape(const struct blob_head *head, struct model_shape *out)
@@ -206,39 +241,65 @@ static enum status blob_shape(const struct blob_head *head, struct model_shape *
     return ST_OK;
 }
 
+// Weights of the model that the head describes; the bytes behind it are those of vla_about.h.
+static enum status blob_model(const struct blob_head *head, const uint8_t *behind, size_t n,
+                              struct weights **out)
+{
+    struct model_shape shape;
+    struct vla_about *about;
+    enum status st;
+
+    if (head->about_bytes > n)
+        return FAIL(ST_PROTO, "weights: %u bytes about the model, there are %zu", head->about_bytes,
+                    n);
+    if (head->about_bytes == 0) {
+        TRY(blob_shape(head, &shape));
+        return weights_create(out, &shape);
+    }
+    TRY(vla_about_blob_read(&about, behind, head->about_bytes));
+    st = weights_create_vla(out, about);
+    vla_about_destroy(about);
+    return st;
+}
+
+static void blob_fill(struct weights *w, const struct blob_head *head, const uint8_t *numbers)
+{
+    size_t params = (size_t)w->n_param * sizeof *w->params;
+    size_t obs = (size_t)w->shape.n_obs * sizeof(double);
+
+    w->version = head->version;
+    w->obs_count = head->obs_count;
+    w->ret_mean = head->ret_mean;
+    w->ret_std = head->ret_std;
+    memcpy(w->task, head->task, sizeof w->task);
+    memcpy(w->picture, head->picture, sizeof w->picture);
+    memcpy(w->config, head->config, sizeof w->config);
+    memcpy(w->params, numbers, params);
+    memcpy(w->obs_mean, numbers + params, obs);
+    memcpy(w->obs_var, numbers + params + obs, obs);
+}
+
 enum status weights_blob_read(struct weights **out, const uint8_t *blob, size_t n)
 {
     struct blob_head head;
-    struct model_shape shape;
     struct weights *w;
     enum status st;
-    size_t params, obs;
 
     if (n < sizeof head)
         return FAIL(ST_PROTO, "weights: %zu bytes, expected at least %zu", n, sizeof head);
     memcpy(&head, blob, sizeof head);
     if (head.magic != BLOB_MAGIC)
         return FAIL(ST_PROTO, "weights: format %#x, expected %#x", head.magic, BLOB_MAGIC);
-    TRY(blob_shape(&head, &shape));
-    if (n != blob_bytes(&shape) || head.bytes != n)
-        return FAIL(ST_PROTO, "weights: %zu bytes, expected %zu", n, blob_bytes(&shape));
     if (!memchr(head.task, 0, sizeof head.task) || !memchr(head.config, 0, sizeof head.config) ||
         !memchr(head.picture, 0, sizeof head.picture))
         return FAIL(ST_PROTO, "weights: task, picture or config is not terminated");
-    TRY(weights_create(&w, &shape));
-    params = (size_t)w->n_param * sizeof *w->params;
-    obs = (size_t)shape.n_obs * sizeof(double);
-    w->version = head.version;
-    w->obs_count = head.obs_count;
-    w->ret_mean = head.ret_mean;
-    w->ret_std = head.ret_std;
-    memcpy(w->task, head.task, sizeof w->task);
-    memcpy(w->picture, head.picture, sizeof w->picture);
-    memcpy(w->config, head.config, sizeof w->config);
-    memcpy(w->params, blob + sizeof head, params);
-    memcpy(w->obs_mean, blob + sizeof head + params, obs);
-    memcpy(w->obs_var, blob + sizeof head + params + obs, obs);
-    st = check_numbers(w, ST_PROTO, "weights");
+    TRY(blob_model(&head, blob + sizeof head, n - sizeof head, &w));
+    if (n != weights_blob_bytes(w) || head.bytes != n) {
+        st = FAIL(ST_PROTO, "weights: %zu bytes, expected %zu", n, weights_blob_bytes(w));
+    } else {
+        blob_fill(w, &head, blob + sizeof head + head.about_bytes);
+        st = check_numbers(w, ST_PROTO, "weights");
+    }
     if (st != ST_OK) {
         weights_drop(w);
         return st;
@@ -263,7 +324,7 @@ static enum status put_vision(const struct weights *w, struct h5file *f)
     return h5file_put_int(f, "sees_state", v->state);
 }
 
-enum status weights_put(const struct weights *w, struct h5file *f)
+static enum status put_perceptrons(const struct weights *w, struct h5file *f)
 {
     bool vision = w->shape.vision.n_conv > 0;
     struct model_table table;
@@ -274,17 +335,30 @@ enum status weights_put(const struct weights *w, struct h5file *f)
     TRY(h5file_put_int(f, "format", vision ? VISION_FORMAT : FILE_FORMAT));
     if (vision)
         TRY(put_vision(w, f));
-    TRY(h5file_put_int(f, "version", (int64_t)w->version));
     TRY(h5file_put_int(f, "n_obs", w->shape.n_obs));
     TRY(h5file_put_int(f, "n_act", w->shape.n_act));
     TRY(h5file_put_text(f, "hidden", hidden));
+    for (int i = 0; i < table.n_piece; i++)
+        TRY(h5file_put(f, table.piece[i].name, H5_F32, table.piece[i].rows, table.piece[i].cols,
+                       w->params + table.piece[i].offset));
+    return ST_OK;
+}
+
+static enum status put_vla(const struct weights *w, struct h5file *f)
+{
+    TRY(h5file_put_int(f, "format", VLA_FORMAT));
+    TRY(vla_about_put(w->vla, f));
+    return vla_about_put_params(w->vla, w->params, f);
+}
+
+enum status weights_put(const struct weights *w, struct h5file *f)
+{
+    TRY(w->vla ? put_vla(w, f) : put_perceptrons(w, f));
+    TRY(h5file_put_int(f, "version", (int64_t)w->version));
     TRY(h5file_put_text(f, "task", w->task));
     TRY(h5file_put_real(f, "obs_count", w->obs_count));
     TRY(h5file_put_real(f, "ret_mean", w->ret_mean));
     TRY(h5file_put_real(f, "ret_std", w->ret_std));
-    for (int i = 0; i < table.n_piece; i++)
-        TRY(h5file_put(f, table.piece[i].name, H5_F32, table.piece[i].rows, table.piece[i].cols,
-                       w->params + table.piece[i].offset));
     TRY(h5file_put(f, "obs_mean", H5_F64, w->shape.n_obs, 0, w->obs_mean));
     TRY(h5file_put(f, "obs_var", H5_F64, w->shape.n_obs, 0, w->obs_var));
     return h5file_put_text(f, "config", w->config);
@@ -305,12 +379,11 @@ static enum status get_vision(struct h5file *f, struct model_vision *out)
     return model_conv_parse(out, conv);
 }
 
-static enum status get_shape(struct h5file *f, struct model_shape *out)
+static enum status get_shape(struct h5file *f, int64_t format, struct model_shape *out)
 {
-    int64_t format, n_obs, n_act;
+    int64_t n_obs, n_act;
     char hidden[64];
 
-    TRY(h5file_get_int(f, "format", FILE_FORMAT, VISION_FORMAT, &format));
     TRY(h5file_get_int(f, "n_obs", 1, MODEL_OBS_MAX, &n_obs));
     TRY(h5file_get_int(f, "n_act", 1, MODEL_ACT_MAX, &n_act));
     TRY(h5file_get_text(f, "hidden", hidden, sizeof hidden));
@@ -318,12 +391,23 @@ static enum status get_shape(struct h5file *f, struct model_shape *out)
     return format == VISION_FORMAT ? get_vision(f, &out->vision) : ST_OK;
 }
 
-static enum status get_fields(struct weights *w, struct h5file *f)
+static enum status get_params(struct weights *w, struct h5file *f)
 {
     struct model_table table;
+
+    if (w->vla)
+        return vla_about_get_params(w->vla, w->params, f);
+    model_table_make(&table, &w->shape);
+    for (int i = 0; i < table.n_piece; i++)
+        TRY(h5file_get(f, table.piece[i].name, H5_F32, table.piece[i].rows, table.piece[i].cols,
+                       w->params + table.piece[i].offset));
+    return ST_OK;
+}
+
+static enum status get_fields(struct weights *w, struct h5file *f)
+{
     int64_t version;
 
-    model_table_make(&table, &w->shape);
     TRY(h5file_get_int(f, "version", 0, VERSION_HIGH, &version));
     w->version = (uint64_t)version;
     TRY(h5file_get_text(f, "task", w->task, sizeof w->task));
@@ -333,22 +417,37 @@ static enum status get_fields(struct weights *w, struct h5file *f)
     TRY(h5file_get_real(f, "obs_count", 0, NUMBER_HIGH, &w->obs_count));
     TRY(h5file_get_real(f, "ret_mean", -NUMBER_HIGH, NUMBER_HIGH, &w->ret_mean));
     TRY(h5file_get_real(f, "ret_std", 1 / NUMBER_HIGH, NUMBER_HIGH, &w->ret_std));
-    for (int i = 0; i < table.n_piece; i++)
-        TRY(h5file_get(f, table.piece[i].name, H5_F32, table.piece[i].rows, table.piece[i].cols,
-                       w->params + table.piece[i].offset));
+    TRY(get_params(w, f));
     TRY(h5file_get(f, "obs_mean", H5_F64, w->shape.n_obs, 0, w->obs_mean));
     TRY(h5file_get(f, "obs_var", H5_F64, w->shape.n_obs, 0, w->obs_var));
     return ST_OK;
 }
 
-enum status weights_get(struct weights **out, struct h5file *f)
+// Zero parameters of the file's model.
+static enum status get_model(struct weights **out, struct h5file *f)
 {
     struct model_shape shape;
+    struct vla_about *about;
+    int64_t format;
+    enum status st;
+
+    TRY(h5file_get_int(f, "format", FILE_FORMAT, VLA_FORMAT, &format));
+    if (format != VLA_FORMAT) {
+        TRY(get_shape(f, format, &shape));
+        return weights_create(out, &shape);
+    }
+    TRY(vla_about_get(&about, f));
+    st = weights_create_vla(out, about);
+    vla_about_destroy(about);
+    return st;
+}
+
+enum status weights_get(struct weights **out, struct h5file *f)
+{
     struct weights *w;
     enum status st;
 
-    TRY(get_shape(f, &shape));
-    TRY(weights_create(&w, &shape));
+    TRY(get_model(&w, f));
     st = get_fields(w, f);
     if (st == ST_OK)
         st = check_numbers(w, ST_INVAL, "weights");

@@ -4,6 +4,11 @@
 // rollout, learner and evaluation see the same policy. As a blob they travel in WEIGHTS messages;
 // as HDF5 they are `policy.h5`.
 //
+// Two kinds of policy have the same weights struct: perceptrons (model.h), and
+// vision-language-action models (vla.h), of which `vla` tells everything; their `shape` says no
+// more than the numbers that come in (the robot's state, vla_input.h) and go out (a chunk of
+// actions).
+//
 // Ownership: weights_hold/weights_drop count references; whoever makes one holds one.
 // Threads: hold and drop from any thread; HDF5 calls from one thread at a time (locked inside).
 #ifndef NN_WEIGHTS_H
@@ -11,6 +16,7 @@
 
 #include "common/base/status.h"
 #include "nn/model.h"
+#include "nn/vla_about.h"
 
 #include <stdatomic.h>
 
@@ -18,6 +24,7 @@ struct weights {
     atomic_int refs;
     uint64_t version;
     struct model_shape shape;
+    struct vla_about *vla; // NULL: perceptrons; owned
     int64_t n_param;
     float *params;    // (n_param)
     double *obs_mean; // (n_obs)
@@ -32,9 +39,14 @@ struct weights {
 
 // Zero parameters, unit normalisers, one reference.
 NODISCARD enum status weights_create(struct weights **out, const struct model_shape *shape);
+// Of a vision-language-action model; `about` is copied.
+NODISCARD enum status weights_create_vla(struct weights **out, const struct vla_about *about);
 NODISCARD enum status weights_copy(struct weights **out, const struct weights *from);
 struct weights *weights_hold(struct weights *w);
 void weights_drop(struct weights *w); // NULL is fine
+
+// Are they of the same model, so that the parameters mean the same?
+bool weights_same_model(const struct weights *a, const struct weights *b);
 
 // Bytes for the wire; the decoder checks every length and that all numbers are finite.
 size_t weights_blob_bytes(const struct weights *w);

@@ -137,6 +137,7 @@ static void pictures_are_averaged_and_turned_over(void **state)
 static void a_view_finds_its_parts(void **state)
 {
     double obs[10] = {9, 1, 2, 3, 1, 0, 0, 0, 5, 6};
+    double state_of[VLA_STATE];
     float got[VLA_STATE];
     uint8_t block[48] = {1, 2, 3}, out[48];
     struct vla_input in;
@@ -147,7 +148,8 @@ static void a_view_finds_its_parts(void **state)
     make_spec(&spec, 4);
     make_input(&in);
     assert_ok(vla_view_init(&v, &in, 4, &spec));
-    vla_view_state(&v, obs, got);
+    vla_view_state(&v, obs, state_of);
+    vla_input_state(&in, state_of, got);
     assert_close(got[0], 0.5, 1e-7, 0);
     assert_close(got[3], (M_PI - 3) / 2, 1e-6, 0);
     assert_close(got[7], -0.5, 1e-7, 0);
