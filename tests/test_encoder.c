@@ -48,7 +48,7 @@ static void a_row_is_the_same_in_any_batch(void **state)
             ((uint8_t *)pictures[i])[k] = (uint8_t)rng_u32(&rng);
         for (k = 0; k < 3; k++)
             obs[i][k] = rng_normal(&rng);
-        rows[i] = (struct policy_row){obs[i], 3, (uint64_t)i, 0, 0, list[i]};
+        rows[i] = (struct policy_row){obs[i], 3, (uint64_t)i, 0, 0, list[i], NULL};
     }
     rows[1].pictures = NULL;
     assert_fails(policy_act(p, w, rows, ROWS, true, action, NULL), ST_INVAL,

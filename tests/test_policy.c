@@ -32,7 +32,7 @@ static void make_rows(void)
     for (i = 0; i < N_ROW; i++) {
         for (k = 0; k < N_OBS; k++)
             obs[i][k] = rng_normal(&rng);
-        rows[i] = (struct policy_row){obs[i], 3, (uint64_t)i, 2, (uint64_t)(100 + i), NULL};
+        rows[i] = (struct policy_row){obs[i], 3, (uint64_t)i, 2, (uint64_t)(100 + i), NULL, NULL};
     }
 }
 
@@ -119,7 +119,7 @@ static void greedy_is_the_mean_and_logp_is_its_density(void **state)
 static void noise_is_standard_normal_and_keyed(void **state)
 {
     struct weights *w = make_weights(3);
-    struct policy_row row = {obs[0], 1, 2, 3, 0, NULL};
+    struct policy_row row = {obs[0], 1, 2, 3, 0, NULL, NULL};
     float mean[N_ACT], a[N_ACT], b[N_ACT];
     double sum = 0, square = 0;
     struct policy *p;

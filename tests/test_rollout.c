@@ -139,7 +139,7 @@ static void check_chunk(struct rig *r, const struct chunk *c, struct policy *p, 
     for (i = 0; i < HORIZON; i++) {
         uint64_t step = c->head.index * HORIZON + i;
         const double obs[FAKE_OBS] = {(double)(step % 3), (double)(step / 3), c->head.env};
-        struct policy_row row = {obs, 7, c->head.env, step / 3, step % 3, NULL};
+        struct policy_row row = {obs, 7, c->head.env, step / 3, step % 3, NULL, NULL};
 
         assert_true(c->obs[i * FAKE_OBS] == obs[0] && c->obs[i * FAKE_OBS + 1] == obs[1] &&
                     c->obs[i * FAKE_OBS + 2] == obs[2]);

@@ -52,7 +52,7 @@ static inline void toy_make(struct toy_chunk *t, struct policy *p, const struct 
     int i, k;
 
     for (i = 0; i < TOY_T; i++) {
-        struct policy_row row = {obs, 1, env, index, (uint64_t)i, NULL};
+        struct policy_row row = {obs, 1, env, index, (uint64_t)i, NULL, NULL};
 
         toy_obs(&rng, t->obs + i * TOY_OBS);
         for (k = 0; k < TOY_OBS; k++)
