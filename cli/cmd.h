@@ -17,6 +17,7 @@ int cmd_load(int argc, char **argv);
 int cmd_rollout(int argc, char **argv);
 int cmd_learn(int argc, char **argv);
 int cmd_train(int argc, char **argv);
+int cmd_sft(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_merge(int argc, char **argv);
 int cmd_compare(int argc, char **argv);

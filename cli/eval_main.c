@@ -75,6 +75,10 @@ static const struct opt table[] = {
      "seed of the episodes; -1 = the preset's, 0 without one", NULL},
     {"greedy", OPT_BOOL, AT(eval.greedy), 0, 1, "true",
      "act by the mean; --greedy=false samples as in training", NULL},
+    {"execute", OPT_INT, AT(eval.execute), 0, 256, "0",
+     "actions of a chunk that are executed before the next is asked for, 0 = all; of policies of "
+     "`simstream sft`",
+     NULL},
     {"out", OPT_STR, AT(eval.out), 0, 0, "run/eval",
      "folder for results.jsonl, summary.json, report.html and junit.xml; one that holds an "
      "evaluation is refused without --resume",
@@ -478,6 +482,21 @@ static enum status open_replay(struct eval_options *o, struct replay **replay)
     return ST_OK;
 }
 
+// Weights from a file. What their policy sees of a task, it asks for itself, as long as the user
+// does not.
+static enum status open_weights(struct eval_options *o, struct weights **w)
+{
+    const char *own;
+    char member[OPT_STR_MAX];
+
+    TRY(weights_load(w, o->eval.policy));
+    own = (*w)->vla ? (*w)->vla->kwargs : "";
+    if (o->eval.env[0] || strlen(own) <= 2 || strstr(o->kwargs, "\"cameras\""))
+        return ST_OK;
+    snprintf(member, sizeof member, "%.*s", (int)strlen(own) - 2, own + 1); // without the braces
+    return kwargs_add(o->kwargs, member);
+}
+
 static enum status run(struct eval_options *o, struct weights **w, struct replay **replay,
                        const atomic_bool *stop, struct evaluator_summary *out)
 {
@@ -488,11 +507,11 @@ static enum status run(struct eval_options *o, struct weights **w, struct replay
         TRY(connect_policy(o, stop));
     if (is_replay(o))
         TRY(open_replay(o, replay));
+    if (!evaluator_has_policy(o->eval.policy))
+        TRY(open_weights(o, w));
     TRY(vary_read(&o->plan, o->randomize));
     TRY(opts_dump(table, o, options, sizeof options));
     TRY(vary_note(noted, sizeof noted, options, o->plan));
-    if (!evaluator_has_policy(o->eval.policy))
-        TRY(weights_load(w, o->eval.policy));
     TRY(check(o, *w));
     if (!o->suite[0] && !o->eval.env[0] && (o->record || is_replay(o)))
         TRY(check_record(o));

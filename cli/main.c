@@ -19,6 +19,7 @@ static const struct command {
     const char *help;
 } commands[] = {
     {"train", cmd_train, "train a policy: env server, rollout and learner in one process"},
+    {"sft", cmd_sft, "train a vision-language-action policy on demonstrations"},
     {"eval", cmd_eval, "evaluate a policy in closed loop and write a report"},
     {"merge", cmd_merge, "put the shards of an evaluation together"},
     {"compare", cmd_compare,

@@ -1,6 +1,7 @@
 #include "learner/demos.h"
 
 #include "common/base/config.h"
+#include "common/base/json.h"
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 #include "nn/h5file.h"
@@ -149,6 +150,37 @@ static enum status get_text_if(struct h5file *f, const char *name, char *out, si
     return h5file_has_attr(f, name) ? h5file_get_text(f, name, out, size) : ST_OK;
 }
 
+// Of a task's keyword arguments those that determine its pictures.
+static enum status keep_pictures(struct demos *d, const char *kwargs)
+{
+    static const char *const names[] = {"cameras", "image_size", "image_orientation",
+                                        "render_samples", "render_fast"};
+    cJSON *j = config_parse(kwargs);
+    enum status st = ST_OK;
+    struct json out;
+
+    json_init(&out);
+    json_open(&out, NULL, '{');
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const cJSON *value = cJSON_GetObjectItemCaseSensitive(j, names[i]);
+
+        if (cJSON_IsString(value))
+            json_str(&out, names[i], value->valuestring);
+        else if (cJSON_IsNumber(value))
+            json_int(&out, names[i], (int64_t)value->valuedouble);
+        else if (cJSON_IsBool(value))
+            json_bool(&out, names[i], cJSON_IsTrue(value));
+    }
+    json_close(&out, '}');
+    if (json_text(&out))
+        snprintf(d->info.kwargs, sizeof d->info.kwargs, "%s", json_text(&out));
+    else
+        st = ST_NOMEM;
+    json_fini(&out);
+    cJSON_Delete(j);
+    return st;
+}
+
 static enum status read_header(struct demos *d, struct file *file, int *i_instruction,
                                uint32_t *orient)
 {
@@ -173,7 +205,8 @@ static enum status read_header(struct demos *d, struct file *file, int *i_instru
     if (d->info.n_file > 0)
         return ST_OK;
     TRY(get_text_if(file->h5, "task", d->info.task, sizeof d->info.task));
-    return get_text_if(file->h5, "kwargs", d->info.kwargs, sizeof d->info.kwargs);
+    TRY(get_text_if(file->h5, "kwargs", text, sizeof text));
+    return keep_pictures(d, text);
 }
 
 // Find a camera's pictures in a demo, and how they become the policy's.

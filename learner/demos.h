@@ -42,7 +42,7 @@ struct demos_info {
     int64_t n_demo, n_sample;
     int n_file, n_instruction, n_action;
     char task[SPEC_NAME_MAX];    // of the first file; "" = it does not say
-    char kwargs[DEMOS_TEXT_MAX]; // the task's keyword arguments there; "" = the same
+    char kwargs[DEMOS_TEXT_MAX]; // JSON object of the keyword arguments that give its pictures
     int64_t longest, shortest;   // demos, in samples
 };
 

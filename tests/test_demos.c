@@ -1,112 +1,10 @@
 #include "learner/demos.h"
 
-#include "common/base/rng.h"
-#include "nn/h5file.h"
-#include "tests/testing.h"
+#include "tests/demos_testing.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
-#define N_ACT 3
-#define SIDE  4 // of the pictures in a file
-
 static char path[2][64];
-
-static const char *const instructions[] = {"open the drawer", "lift the block"};
-
-// What is stored of a step; functions of demo, step and what.
-static double number(int file, int demo, int t, int k)
-{
-    struct rng r = rng_make((uint64_t)file, RNG_TEST, (uint64_t)demo, (uint64_t)t, (uint64_t)k);
-
-    return rng_uniform(&r, -1, 1);
-}
-
-static uint8_t pixel(int demo, int t, int camera, int row, int column, int channel)
-{
-    return (uint8_t)(demo * 64 + t * 8 + camera * 128 + row * 4 + column + channel * 50);
-}
-
-enum form { OURS, POST, ROBOMIMIC };
-
-static void put_table(struct h5file *f, const char *group, const char *name, enum h5_type type,
-                      int n, int cols, const double *wide)
-{
-    char full[96];
-    float narrow[512];
-
-    snprintf(full, sizeof full, "%s/%s", group, name);
-    for (int i = 0; i < n * cols; i++)
-        narrow[i] = (float)wide[i];
-    assert_ok(h5file_put(f, full, type, n, cols, type == H5_F32 ? (void *)narrow : (void *)wide));
-}
-
-static void put_demo(struct h5file *f, int file, int demo, int n, enum form form)
-{
-    static const char *const names[][5] = {{"obs/ee_pos", "obs/ee_ori", "obs/gripper_states",
-                                            "obs/agentview_rgb", "obs/eye_in_hand_rgb"},
-                                           {"obs/robot0_eef_pos", "obs/robot0_eef_quat",
-                                            "obs/robot0_gripper_qpos", "obs/agentview_image",
-                                            "obs/robot0_eye_in_hand_image"}};
-    const char *const *name = names[form == ROBOMIMIC];
-    double actions[64 * N_ACT], pos[64 * 3], ori[64 * 4], gripper[64 * 2];
-    static uint8_t pictures[64][SIDE][SIDE][3];
-    enum h5_type type = form == ROBOMIMIC ? H5_F32 : H5_F64;
-    int n_ori = form == ROBOMIMIC ? 4 : 3;
-    char group[32], full[96];
-
-    snprintf(group, sizeof group, "data/demo_%d", demo);
-    for (int t = 0; t < n; t++) {
-        for (int k = 0; k < N_ACT; k++)
-            actions[t * N_ACT + k] = number(file, demo, t, k);
-        for (int k = 0; k < 3; k++)
-            pos[t * 3 + k] = number(file, demo, t, 10 + k);
-        for (int k = 0; k < n_ori; k++)
-            ori[t * n_ori + k] = k == 0 ? 0.6 : k == 3 ? 0.8 : 0;
-        for (int k = 0; k < 2; k++)
-            gripper[t * 2 + k] = number(file, demo, t, 20 + k);
-    }
-    put_table(f, group, "actions", type, n, N_ACT, actions);
-    put_table(f, group, name[0], type, n, 3, pos);
-    put_table(f, group, name[1], type, n, n_ori, ori);
-    put_table(f, group, name[2], type, n, 2, gripper);
-    for (int c = 0; c < 2; c++) {
-        for (int t = 0; t < n; t++)
-            for (int i = 0; i < SIDE * SIDE * 3; i++)
-                pictures[t][i / 3 / SIDE][i / 3 % SIDE][i % 3] =
-                    pixel(demo, t, c, i / 3 / SIDE, i / 3 % SIDE, i % 3);
-        snprintf(full, sizeof full, "%s/%s", group, name[3 + c]);
-        assert_ok(h5file_put_frames(f, full, H5_U8, n, SIDE, SIDE, 3, pictures));
-    }
-    assert_ok(h5file_at(f, group));
-    if (form == POST)
-        assert_ok(h5file_put_long_text(f, "obs_alignment", "post"));
-}
-
-// demo i has 5 + 3 i steps; demo 1 of file 0 failed.
-static void write_file(int file, int n_demo, enum form form)
-{
-    char info[128];
-    struct h5file *f;
-
-    assert_ok(h5file_stream(&f, path[file]));
-    assert_ok(h5file_at(f, "data"));
-    snprintf(info, sizeof info, "{\"language_instruction\": \"%s\"}", instructions[file]);
-    assert_ok(h5file_put_long_text(f, "problem_info", info));
-    if (form == OURS)
-        assert_ok(h5file_put_long_text(f, "image_orientation", "upright"));
-    if (file == 0) {
-        assert_ok(h5file_put_long_text(f, "task", "tabletop/4"));
-        assert_ok(h5file_put_long_text(f, "kwargs", "{\"cameras\": \"default\"}"));
-    }
-    for (int i = n_demo - 1; i >= 0; i--) { // whatever the order in the file
-        put_demo(f, file, i, 5 + 3 * i, form);
-        if (file == 0)
-            assert_ok(h5file_put_flag(f, "success", i != 1));
-    }
-    assert_ok(h5file_finish(f));
-    h5file_close(f);
-}
 
 static struct demos *open_both(const struct demos_config *over)
 {
@@ -121,7 +19,7 @@ static struct demos *open_both(const struct demos_config *over)
     return d;
 }
 
-static const struct demos_config base = {.image = SIDE, .chunk = 4, .memory_bytes = 1 << 20};
+static const struct demos_config base = {.image = DEMO_SIDE, .chunk = 4, .memory_bytes = 1 << 20};
 
 static void samples_are_chunks_of_successful_demos(void **state)
 {
@@ -131,8 +29,8 @@ static void samples_are_chunks_of_successful_demos(void **state)
     int64_t i = 0;
 
     (void)state;
-    write_file(0, 3, OURS);
-    write_file(1, 2, OURS);
+    write_demos(path[0], 0, 3, DEMO_OURS);
+    write_demos(path[1], 1, 2, DEMO_OURS);
     d = open_both(&base);
     assert_int_equal(demos_info(d)->n_demo, 4);
     assert_int_equal(demos_info(d)->n_sample, 29);
@@ -144,24 +42,26 @@ static void samples_are_chunks_of_successful_demos(void **state)
     for (int k = 0; k < 4; k++) {
         assert_int_equal(demos_length(d, k), length[k]);
         for (int t = 0; t < length[k]; t++, i++) {
-            uint8_t got[SIDE][SIDE][3];
+            uint8_t got[DEMO_SIDE][DEMO_SIDE][3];
 
             demos_at(d, i, &s);
-            assert_string_equal(s.instruction, instructions[file_of[k]]);
+            assert_string_equal(s.instruction, demo_instructions[file_of[k]]);
             assert_int_equal(s.n_real, length[k] - t < 4 ? length[k] - t : 4);
-            for (int j = 0; j < s.n_real * N_ACT; j++)
-                assert_true(s.action[j] ==
-                            (float)number(file_of[k], demo_of[k], t + j / N_ACT, j % N_ACT));
+            for (int j = 0; j < s.n_real * DEMO_ACT; j++)
+                assert_true(s.action[j] == (float)demo_number(file_of[k], demo_of[k],
+                                                              t + j / DEMO_ACT, j % DEMO_ACT));
             for (int j = 0; j < 3; j++) {
-                assert_close(s.state[j], number(file_of[k], demo_of[k], t, 10 + j), 1e-6, 1e-7);
+                assert_close(s.state[j], demo_number(file_of[k], demo_of[k], t, 10 + j), 1e-6,
+                             1e-7);
                 assert_close(s.state[3 + j], j == 0 ? 0.6 : 0, 1e-6, 0);
             }
-            assert_close(s.state[7], number(file_of[k], demo_of[k], t, 21), 1e-6, 1e-7);
+            assert_close(s.state[7], demo_number(file_of[k], demo_of[k], t, 21), 1e-6, 1e-7);
             for (int c = 0; c < 2; c++) {
                 assert_ok(demos_picture(d, i, c, got[0][0]));
-                for (int j = 0; j < SIDE * SIDE * 3; j++)
-                    assert_int_equal(got[j / 3 / SIDE][j / 3 % SIDE][j % 3],
-                                     pixel(demo_of[k], t, c, j / 3 / SIDE, j / 3 % SIDE, j % 3));
+                for (int j = 0; j < DEMO_SIDE * DEMO_SIDE * 3; j++)
+                    assert_int_equal(
+                        got[j / 3 / DEMO_SIDE][j / 3 % DEMO_SIDE][j % 3],
+                        demo_pixel(demo_of[k], t, c, j / 3 / DEMO_SIDE, j / 3 % DEMO_SIDE, j % 3));
             }
         }
     }
@@ -175,13 +75,13 @@ static void observations_after_the_action_move_by_one(void **state)
     struct demos *d;
 
     (void)state;
-    write_file(0, 1, POST);
-    write_file(1, 1, OURS);
+    write_demos(path[0], 0, 1, DEMO_POST);
+    write_demos(path[1], 1, 1, DEMO_OURS);
     d = open_both(&base);
     assert_int_equal(demos_info(d)->n_sample, 4 + 5);
     demos_at(d, 1, &s);
-    assert_true(s.action[0] == (float)number(0, 0, 2, 0));
-    assert_close(s.state[0], number(0, 0, 1, 10), 1e-6, 0);
+    assert_true(s.action[0] == (float)demo_number(0, 0, 2, 0));
+    assert_close(s.state[0], demo_number(0, 0, 1, 10), 1e-6, 0);
     assert_int_equal(s.n_real, 3);
     demos_close(d);
 }
@@ -197,9 +97,9 @@ static void other_layouts_and_orientations_are_read(void **state)
     struct demos *d;
 
     (void)state;
-    write_file(0, 1, OURS);
-    write_file(1, 1, ROBOMIMIC);
-    half.image = SIDE / 2;
+    write_demos(path[0], 0, 1, DEMO_OURS);
+    write_demos(path[1], 1, 1, DEMO_ROBOMIMIC);
+    half.image = DEMO_SIDE / 2;
     d = open_both(&half);
     assert_ok(demos_input(d, false, &in));
     assert_int_equal(in.camera[0].orient, 1);
@@ -210,7 +110,7 @@ static void other_layouts_and_orientations_are_read(void **state)
         int r = 2 * (1 - i / 6), c = 2 * (i / 3 % 2), sum = 2;
 
         for (int k = 0; k < 4; k++)
-            sum += pixel(0, 2, 1, r + k / 2, c + k % 2, i % 3);
+            sum += demo_pixel(0, 2, 1, r + k / 2, c + k % 2, i % 3);
         assert_int_equal(got[i / 6][i / 3 % 2][i % 3], sum / 4);
     }
     demos_close(d);
@@ -219,12 +119,12 @@ static void other_layouts_and_orientations_are_read(void **state)
 static void memory_is_bounded_and_changes_nothing(void **state)
 {
     struct demos_config least = base, few = base;
-    uint8_t a[SIDE * SIDE * 3], b[SIDE * SIDE * 3];
+    uint8_t a[DEMO_SIDE * DEMO_SIDE * 3], b[DEMO_SIDE * DEMO_SIDE * 3];
     struct demos *all, *none;
 
     (void)state;
-    write_file(0, 3, OURS);
-    write_file(1, 2, OURS);
+    write_demos(path[0], 0, 3, DEMO_OURS);
+    write_demos(path[1], 1, 2, DEMO_OURS);
     least.memory_bytes = 0;
     all = open_both(&base);
     none = open_both(&least);
@@ -252,18 +152,18 @@ static int by_value(const void *a, const void *b)
 
 static void scales_are_quantiles_and_moments(void **state)
 {
-    double column[N_ACT][29], sum = 0, square = 0;
+    double column[DEMO_ACT][29], sum = 0, square = 0;
     struct demos_sample s;
     struct vla_input in;
     struct demos *d;
 
     (void)state;
-    write_file(0, 3, OURS);
-    write_file(1, 2, OURS);
+    write_demos(path[0], 0, 3, DEMO_OURS);
+    write_demos(path[1], 1, 2, DEMO_OURS);
     d = open_both(&base);
     for (int i = 0; i < 29; i++) {
         demos_at(d, i, &s);
-        for (int k = 0; k < N_ACT; k++)
+        for (int k = 0; k < DEMO_ACT; k++)
             column[k][i] = s.action[k];
         sum += s.state[0];
         square += s.state[0] * s.state[0];
@@ -272,7 +172,7 @@ static void scales_are_quantiles_and_moments(void **state)
     assert_close(in.state_mean[0], sum / 29, 1e-12, 0);
     assert_close(in.state_std[0], sqrt(square / 29 - sum * sum / 29 / 29), 1e-9, 0);
     assert_close(in.state_std[4], 1e-4, 1e-12, 0); // it does not move
-    for (int k = 0; k < N_ACT - 1; k++) {
+    for (int k = 0; k < DEMO_ACT - 1; k++) {
         qsort(column[k], 29, sizeof column[k][0], by_value);
         // 28 * 0.01 = 0.28 behind the first
         assert_close(in.action_low[k], column[k][0] + 0.28 * (column[k][1] - column[k][0]), 1e-9,
@@ -280,7 +180,7 @@ static void scales_are_quantiles_and_moments(void **state)
         assert_close(in.action_high[k], column[k][28] - 0.28 * (column[k][28] - column[k][27]),
                      1e-9, 0);
     }
-    assert_true(in.action_low[N_ACT - 1] == -1 && in.action_high[N_ACT - 1] == 1);
+    assert_true(in.action_low[DEMO_ACT - 1] == -1 && in.action_high[DEMO_ACT - 1] == 1);
     assert_ok(demos_input(d, true, &in));
     assert_true(in.action_low[0] == -1 && in.action_high[0] == 1);
     demos_close(d);
@@ -293,7 +193,7 @@ static void faults_name_file_and_dataset(void **state)
     struct h5file *f;
 
     (void)state;
-    write_file(0, 1, OURS);
+    write_demos(path[0], 0, 1, DEMO_OURS);
     cfg.files = path[0];
     cfg.cameras = "sideview_image";
     assert_fails(demos_open(&d, &cfg), ST_INVAL, "demo_0 has neither obs/sideview_rgb nor");
@@ -303,13 +203,13 @@ static void faults_name_file_and_dataset(void **state)
     cfg.cameras = "agentview_image";
     cfg.image = 3;
     assert_fails(demos_open(&d, &cfg), ST_INVAL, "pictures of 4 by 4, expected squares");
-    cfg.image = SIDE;
+    cfg.image = DEMO_SIDE;
     cfg.files = "/nonexistent.hdf5";
     assert_fails(demos_open(&d, &cfg), ST_MISSING, "/nonexistent.hdf5");
     cfg.files = path[1];
     assert_ok(h5file_stream(&f, path[1]));
     assert_ok(h5file_at(f, "data"));
-    put_demo(f, 0, 0, 5, OURS);
+    put_demo(f, 0, 0, 5, DEMO_OURS);
     assert_ok(h5file_finish(f));
     h5file_close(f);
     assert_fails(demos_open(&d, &cfg), ST_INVAL, "no language_instruction");
@@ -349,7 +249,7 @@ static void out_of_memory_is_reported(void **state)
     int n;
 
     (void)state;
-    write_file(0, 1, OURS);
+    write_demos(path[0], 0, 1, DEMO_OURS);
     cfg.files = path[0];
     cfg.cameras = "agentview_image";
     for (n = 0;; n++) {
