@@ -31,10 +31,10 @@ struct session {
     atomic_llong requests, rows; // for others to read
     atomic_llong begun_ns, heard_ns;
     int64_t seen_ns, silent_ns; // heard_ns at the last look, silence since; guarded by server->mtx
-    atomic_int end;       // enum session_end once it is known, -1 before
-    atomic_bool said_bye; // BYE was sent: requests are ignored
-    atomic_bool ended;    // the reader is about to return
-    struct session *next; // guarded by server->mtx
+    atomic_int end;             // enum session_end once it is known, -1 before
+    atomic_bool said_bye;       // BYE was sent: requests are ignored
+    atomic_bool ended;          // the reader is about to return
+    struct session *next;       // guarded by server->mtx
 };
 
 struct server {
