@@ -89,8 +89,7 @@ static enum status check_config(const struct evaluator_config *cfg, const struct
     return ST_OK;
 }
 
-// --- servers
-// --------------------------------------------------------------------------------------
+// --- servers ------------------------------------------------------------------------------------
 
 static enum status open_lane(struct run *run, const char *url, int64_t wait_ns,
                              const atomic_bool *stop, struct lane **out)
@@ -238,8 +237,7 @@ static enum status check_servers(const struct run *run)
     return ST_OK;
 }
 
-// --- the run
-// --------------------------------------------------------------------------------------
+// --- the run ------------------------------------------------------------------------------------
 
 static enum status open_journal(struct run *run)
 {
@@ -252,7 +250,7 @@ static enum status open_journal(struct run *run)
                     "env server %s: its plan of --randomize has %zu bytes, at most %zu can be kept "
                     "with the results",
                     run->hosts->url[0], strlen(plan), sizeof task.input.randomize - 1);
-    snprintf(task.input.randomize, sizeof task.input.randomize, "%s", plan);
+    memcpy(task.input.randomize, plan, strlen(plan) + 1);
     snprintf(task.name, sizeof task.name, "%s", spec->task);
     if (!task.instruction[0])
         snprintf(task.instruction, sizeof task.instruction, "%s", spec->instruction);

@@ -451,7 +451,7 @@ enum status safetensors_get(const struct safetensors *s, const char *name, int r
 
     if (!t)
         return FAIL(ST_INVAL, "'%s': no array '%.80s'", s->what, name);
-    if (t->rank != rank || memcmp(t->dims, dims, (size_t)rank * sizeof dims[0]) != 0)
+    if (t->rank != rank || (rank > 0 && memcmp(t->dims, dims, (size_t)rank * sizeof dims[0]) != 0))
         return FAIL(ST_INVAL, "'%s': array '%.80s' is %s, expected %s", s->what, name,
                     print_dims(have, sizeof have, t->rank, t->dims),
                     print_dims(want, sizeof want, rank, dims));
@@ -490,7 +490,8 @@ static void put_header(struct json *j, const struct safetensors_part *parts, int
             json_str(j, notes[i].key, notes[i].text);
         json_close(j, '}');
     }
-    for (const struct safetensors_part *p = parts; p < parts + n_part; p++) {
+    for (int k = 0; k < n_part; k++) {
+        const struct safetensors_part *p = &parts[k];
         const struct kind *kind = kind_of(p->type);
 
         json_open(j, p->name, '{');
