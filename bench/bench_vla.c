@@ -21,7 +21,7 @@
 
 struct vla_options {
     char model[OPT_STR_MAX];
-    int64_t seqs, threads, reps;
+    int64_t seqs, threads, reps, keep;
     double images[2], texts[2];
     bool checkpoint;
 };
@@ -35,11 +35,12 @@ static const struct opt table[] = {
     {"images", OPT_RANGE, AT(images), 0, 16, "2,2", "pictures of a sequence", NULL},
     {"texts", OPT_RANGE, AT(texts), 0, 4096, "30,70", "tokens of its instruction", NULL},
     {"reps", OPT_INT, AT(reps), 1, REPS_MAX, "10", "repetitions of each way", NULL},
+    {"keep", OPT_INT, AT(keep), 1, 100, "50", "percent of picture tokens that pass, pruned", NULL},
     {"checkpoint", OPT_BOOL, AT(checkpoint), 0, 0, "false", "keep less, compute twice", NULL},
     {0},
 };
 
-enum way { PACKED, PADDED, N_WAY };
+enum way { PACKED, PADDED, PRUNED, N_WAY };
 
 struct part { // one thread's sequences
     struct vla_batch b;
@@ -50,7 +51,7 @@ struct part { // one thread's sequences
 
 struct bench {
     const struct vla_options *o;
-    struct vla_net net;
+    struct vla_net net, pruned;
     struct vla_batch b;
     int *cu_image, *cu_text, *camera, *text;
     const uint8_t **image;
@@ -73,18 +74,24 @@ static int ragged(const double *range, int i)
     return low + i * 7 % (n > 0 ? n : 1);
 }
 
+static const struct vla_net *net_of(const struct bench *x, enum way way)
+{
+    return way == PRUNED ? &x->pruned : &x->net;
+}
+
 static void work(void *arg, int i, int n)
 {
     struct bench *x = arg;
     struct part *p = &x->part[i];
+    const struct vla_net *net = net_of(x, x->way);
     const int64_t n_mean = x->net.c.chunk * x->net.c.action;
     const ptrdiff_t first = (ptrdiff_t)i * x->b.n_seq / n;
 
     memset(p->grad, 0, (size_t)x->net.t.n_param * sizeof *p->grad);
-    x->st[i] = vla_forward(&x->net, (x->train ? p->train : p->infer)[x->way], &p->b,
+    x->st[i] = vla_forward(net, (x->train ? p->train : p->infer)[x->way], &p->b,
                            x->mean + first * n_mean, x->value + first);
     if (x->st[i] == ST_OK && x->train)
-        vla_backward(&x->net, p->train[x->way], &p->b, x->d_mean + first * n_mean, NULL, p->grad);
+        vla_backward(net, p->train[x->way], &p->b, x->d_mean + first * n_mean, NULL, p->grad);
 }
 
 static void update(void *arg, int i, int n)
@@ -195,9 +202,9 @@ static enum status make_part(struct bench *x, int i)
             room.images = room.seqs * (int)x->o->images[1];
             room.texts = room.seqs * (int)x->o->texts[1];
         }
-        TRY(vla_work_init(&p->infer[way], &x->net, &room));
+        TRY(vla_work_init(&p->infer[way], net_of(x, (enum way)way), &room));
         room.backward = true;
-        TRY(vla_work_init(&p->train[way], &x->net, &room));
+        TRY(vla_work_init(&p->train[way], net_of(x, (enum way)way), &room));
     }
     p->grad = mem_alloc((size_t)x->net.t.n_param, sizeof *p->grad);
     return p->grad ? ST_OK : ST_NOMEM;
@@ -222,6 +229,8 @@ static enum status make(struct bench *x)
         return ST_NOMEM;
     vla_init(&c, &x->net.t, 1, -1, x->params);
     x->net.params = x->params;
+    x->pruned = x->net; // the same, so only the net is freed
+    x->pruned.c.keep = x->o->keep;
     for (size_t i = 0; i < n_mean; i++)
         x->d_mean[i] = 1;
     TRY(make_batch(x));
@@ -249,12 +258,30 @@ static void drop(struct bench *x)
     vla_net_fini(&x->net);
 }
 
+// Seconds of each way and repetition, and what packing and pruning bring in each repetition.
+static void report_kind(struct json *j, const char *kind, double seconds[N_WAY][REPS_MAX], int n)
+{
+    static const char *const names[] = {"", "_padded", "_pruned"};
+    double packing[REPS_MAX], pruning[REPS_MAX];
+    char key[64];
+
+    for (int i = 0; i < n; i++) {
+        packing[i] = seconds[PADDED][i] / seconds[PACKED][i];
+        pruning[i] = seconds[PACKED][i] / seconds[PRUNED][i];
+    }
+    for (int way = 0; way < N_WAY; way++) {
+        snprintf(key, sizeof key, "%s%s_s", kind, names[way]);
+        bench_spread(j, key, seconds[way], n);
+    }
+    snprintf(key, sizeof key, "%s_packed_over_padded", kind);
+    bench_spread(j, key, packing, n);
+    snprintf(key, sizeof key, "%s_pruned_over_packed", kind);
+    bench_spread(j, key, pruning, n);
+}
+
 static void report(struct bench *x, double seconds[2][N_WAY][REPS_MAX])
 {
-    static const char *const keys[2][N_WAY] = {{"infer_s", "infer_padded_s"},
-                                               {"train_s", "train_padded_s"}};
     const int n = (int)x->o->reps;
-    double ratio[2][REPS_MAX];
     struct json j;
 
     json_init(&j);
@@ -265,14 +292,9 @@ static void report(struct bench *x, double seconds[2][N_WAY][REPS_MAX])
     json_int(&j, "sequences", x->b.n_seq);
     json_int(&j, "pictures", x->cu_image[x->b.n_seq]);
     json_int(&j, "text_tokens", x->cu_text[x->b.n_seq]);
-    for (int train = 1; train >= 0; train--) {
-        for (int i = 0; i < n; i++)
-            ratio[train][i] = seconds[train][PADDED][i] / seconds[train][PACKED][i];
-        for (int way = 0; way < N_WAY; way++)
-            bench_spread(&j, keys[train][way], seconds[train][way], n);
-        bench_spread(&j, train ? "train_packed_over_padded" : "infer_packed_over_padded",
-                     ratio[train], n);
-    }
+    json_int(&j, "keep", x->o->keep);
+    report_kind(&j, "train", seconds[1], n);
+    report_kind(&j, "infer", seconds[0], n);
     json_close(&j, '}');
     cmd_print_json(&j);
 }
