@@ -210,11 +210,21 @@ static enum status make_part(struct bench *x, int i)
     return p->grad ? ST_OK : ST_NOMEM;
 }
 
+static enum status check_range(const char *name, const double *range)
+{
+    if (range[0] > range[1])
+        return FAIL(ST_INVAL, "option '--%s' is %g,%g, expected the lower end first", name,
+                    range[0], range[1]);
+    return ST_OK;
+}
+
 static enum status make(struct bench *x)
 {
     struct vla_config c;
     size_t n_mean, n;
 
+    TRY(check_range("images", x->o->images));
+    TRY(check_range("texts", x->o->texts));
     TRY(vla_config_read(&c, x->o->model));
     TRY(vla_net_init(&x->net, &c, NULL));
     n = (size_t)x->net.t.n_param;
