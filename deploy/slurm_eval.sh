@@ -34,10 +34,11 @@ elif [ "${1:-}" = merge ]; then
 else
     run=${1:?$usage}
     shift
+    again=false
+    eval=
+    trap 'again=true; kill -TERM $eval' TERM
     simstream eval --shard=auto --resume --out="$run/shard-$SLURM_ARRAY_TASK_ID" "$@" &
     eval=$!
-    again=false
-    trap 'again=true; kill -TERM $eval' TERM
     code=0
     wait $eval || code=$?
     if $again; then
