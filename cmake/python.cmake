@@ -52,6 +52,6 @@ if(COMMAND simstream_test AND NOT SIMSTREAM_SANITIZED)
     if(NOT EXISTS ${python})
         set(python ${CMAKE_SOURCE_DIR}/scripts/no_venv.sh)
     endif()
-    simstream_test(python.package python 300 ${CMAKE_COMMAND} -E env ${python_environment}
+    simstream_test(python.package python 900 ${CMAKE_COMMAND} -E env ${python_environment}
                    ${python} ${CMAKE_SOURCE_DIR}/tests/python/run_tests.py)
 endif()

@@ -3,8 +3,11 @@
 import contextlib
 import os
 import pathlib
+import re
+import signal
 import subprocess
 import tempfile
+import time
 
 import numpy as np
 
@@ -25,8 +28,33 @@ def server(task, n_env, *options, address=None):
             yield address, process
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait()
             process.stderr.close()
+
+
+@contextlib.contextmanager
+def held(env):
+    """While the only worker process of `env` is stopped nothing that is asked of it is answered,
+    however slow the machine is. Gives a function that lets it go on."""
+    pid = env._client.worker_pid(0)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        while pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T":
+            time.sleep(0.001)
+        yield lambda: os.kill(pid, signal.SIGCONT)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def make_when_free(**kwargs):
+    """make_vec at a server that may not have noticed yet that the client before has left."""
+    while True:
+        try:
+            return simstream.make_vec(**kwargs)
+        except simstream.errors.InvalidError as error:
+            if not re.search(r"\b0 of \d+ are free", str(error)):
+                raise
+        time.sleep(0.02)
 
 
 def needs_program(test):

@@ -13,8 +13,12 @@ import weakref
 import numpy as np
 
 import simstream
-from helpers import assert_same
+from helpers import assert_same, held
 from simstream import errors
+
+
+# nothing else can step its envs, and it is not replaced while it is stopped
+ONE_WORKER = {"num_threads": 1, "isolate": "process", "step_timeout": 3600}
 
 
 def resident_kib():
@@ -77,27 +81,29 @@ class SendRecv(unittest.TestCase):
         self.assertEqual(infos["episode_id"].tolist(), [1] * 3)
 
     def test_timeouts(self):
-        env = simstream.make_vec("Humanoid-v5", 64, num_threads=1)
+        env = simstream.make_vec("Hopper-v5", 4, **ONE_WORKER)
         env.reset(seed=1)
-        env.send(np.zeros((64, 17)))  # 10 ms at least
-        with self.assertRaises(errors.BatchTimeoutError):
-            env.recv(timeout=0)
-        start = time.monotonic()
-        with self.assertRaises(TimeoutError):
-            env.recv(timeout=0.002)
-        self.assertLess(time.monotonic() - start, 0.5)
+        with held(env):
+            env.send(np.zeros((4, 3)))
+            with self.assertRaises(errors.BatchTimeoutError):
+                env.recv(timeout=0)
+            start = time.monotonic()
+            with self.assertRaises(TimeoutError):
+                env.recv(timeout=0.002)
+            self.assertGreaterEqual(time.monotonic() - start, 0.002)
         obs, *_ = env.recv()  # nothing was lost
-        self.assertEqual(len(obs), 64)
+        self.assertEqual(len(obs), 4)
 
     def test_a_deadline_makes_short_batches(self):
         env = simstream.make_vec("Humanoid-v5", 256, num_threads=1, batch_timeout=0.001)
         env.reset(seed=1)
-        env.send(np.zeros((256, 17)))  # 50 ms at least
         sizes = []
-        while env.in_flight():
-            sizes.append(len(env.recv()[0]))
-        self.assertEqual(sum(sizes), 256)
-        self.assertGreater(len(sizes), 1)
+        while len(sizes) < 2:  # until one is received while the others are still at work
+            sizes.clear()
+            env.send(np.zeros((256, 17)))  # 50 ms at least
+            while env.in_flight():
+                sizes.append(len(env.recv()[0]))
+            self.assertEqual(sum(sizes), 256)
 
     def test_refusals(self):
         env = simstream.make_vec("Hopper-v5", 3)
@@ -137,17 +143,13 @@ class SendRecv(unittest.TestCase):
         np.testing.assert_array_equal(env.reset(seed=1)[0], want)
 
     def test_interrupt_while_waiting(self):
-        env = simstream.make_vec("Humanoid-v5", 512, num_threads=1)
-        env.async_reset(seed=1)
-        while env.in_flight():
-            env.recv()
-        actions = np.zeros((512, 17))
-        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
-        start = time.monotonic()
-        with self.assertRaises(KeyboardInterrupt):
-            while time.monotonic() - start < 20:
-                env.step(actions)
-        self.assertLess(time.monotonic() - start, 5)
+        env = simstream.make_vec("Hopper-v5", 4, **ONE_WORKER)
+        env.reset(seed=1)
+        with held(env):
+            with self.assertRaises(KeyboardInterrupt):
+                threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+                while True:
+                    env.step(np.zeros((4, 3)))
         env.reset()
 
 
@@ -241,25 +243,22 @@ class Views(unittest.TestCase):
 
 class Threads(unittest.TestCase):
     def test_the_interpreter_runs_while_c_waits(self):
-        env = simstream.make_vec("Humanoid-v5", 64, num_threads=1)
+        env = simstream.make_vec("Hopper-v5", 4, **ONE_WORKER)
         env.reset(seed=1)
-        count, stop = 0, False
+        count = 0
+        with held(env) as let_go:
+            def work():
+                nonlocal count
+                for _ in range(100):
+                    count += 1
+                    time.sleep(0.0005)
+                let_go()
 
-        def work():
-            nonlocal count
-            while not stop:
-                count += 1
-                time.sleep(0.0005)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        start, had = time.monotonic(), count
-        for _ in range(3):
-            env.step(np.zeros((64, 17)))
-        took, got = time.monotonic() - start, count - had
-        stop = True
-        thread.join()
-        self.assertGreater(got, 5, f"the other thread ran {got} times in {took:.3f} s")
+            thread = threading.Thread(target=work)
+            thread.start()
+            env.step(np.zeros((4, 3)))  # lasts until the other thread has run to its end
+            self.assertEqual(count, 100)
+            thread.join()
 
     def test_one_thread_sends_another_receives(self):
         env = simstream.make_vec("Hopper-v5", 8, batch_size=3)
@@ -270,7 +269,7 @@ class Threads(unittest.TestCase):
 
         def send():
             for _ in range(todo):
-                if not ready.acquire(timeout=20):
+                if not ready.acquire(timeout=3600):
                     return
                 ids = batches.pop()
                 env.send(np.zeros((len(ids), 3)), ids)
@@ -280,7 +279,7 @@ class Threads(unittest.TestCase):
         sent = 0
         while sent < todo:
             try:
-                *_, infos = env.recv(timeout=20)
+                *_, infos = env.recv(timeout=3600)
             except errors.ProtocolError:  # all rows are here, the sender has not sent yet
                 time.sleep(0.0001)
                 continue
@@ -288,7 +287,7 @@ class Threads(unittest.TestCase):
             rows += len(infos["env_id"])
             sent += 1
             ready.release()
-        thread.join(timeout=20)
+        thread.join(timeout=3600)
         self.assertFalse(thread.is_alive())
         self.assertGreaterEqual(rows, todo)
 
@@ -308,7 +307,7 @@ class Threads(unittest.TestCase):
         thread.start()
         time.sleep(0.02)
         env.close()
-        thread.join(timeout=20)
+        thread.join(timeout=3600)
         self.assertFalse(thread.is_alive())
         self.assertEqual(len(caught), 1)
 
@@ -450,21 +449,19 @@ class Processes(unittest.TestCase):
         self.assertEqual(len(set(workers) - {0, os.getpid()}), 2)
         env.send(actions)
         os.kill(workers[0], signal.SIGKILL)
-        obs, reward, term, trunc, infos = env.step_wait(timeout=60)
+        obs, reward, term, trunc, infos = env.step_wait()
         hit = np.flatnonzero(trunc)
         self.assertLessEqual(len(hit), 1)  # none if it was idle just then
         for i in hit:
             self.assertIn("error", infos)
             self.assertRegex(infos["error"][i], "crash|died|worker|process")
-        deadline = time.monotonic() + 30
-        while env._client.worker_pid(0) in (0, workers[0]) and time.monotonic() < deadline:
+        while env._client.worker_pid(0) in (0, workers[0]):
             env.step(actions)
         again = [env._client.worker_pid(w) for w in range(2)]
-        self.assertNotIn(again[0], (0, workers[0]))
         env.close()
-        time.sleep(0.2)
         for pid in again:
-            self.assertFalse(os.path.exists(f"/proc/{pid}"), pid)
+            while os.path.exists(f"/proc/{pid}"):
+                time.sleep(0.01)
 
     def test_arguments(self):
         for kwargs, text in (({"isolate": "no"}, "isolate is 'no'"),

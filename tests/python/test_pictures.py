@@ -82,7 +82,7 @@ class Observations(unittest.TestCase):
         env.async_reset(seed=0)
         seen, kept = 0, []
         while seen < 60:
-            obs, _, _, _, infos = env.recv(timeout=60)
+            obs, _, _, _, infos = env.recv()
             self.assertEqual(set(obs), NAMES)
             for name, array in obs.items():
                 self.assertEqual(len(array), len(infos["env_id"]))
@@ -127,7 +127,7 @@ class Render(unittest.TestCase):
         env.async_reset(seed=0)
         received = 0
         while received < 2:
-            received += len(env.recv(timeout=60)[0])
+            received += len(env.recv()[0])
         np.testing.assert_array_equal(env.render()[0], first[0])
         env.close()
 
