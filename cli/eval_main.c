@@ -57,7 +57,7 @@ static const struct opt table[] = {
     {"max-envs", OPT_INT, AT(max_envs), 0, SPEC_ENV_MAX, "0",
      "environments of --suite in total, 0 = two a CPU", NULL},
     {"max-models", OPT_INT, AT(max_models), 0, 256, "0",
-     "tasks of --suite that are open at a time, 0 = one a CPU", NULL},
+     "tasks of --suite that are open at a time, 0 = one a CPU, with --env all", NULL},
     {"max-memory", OPT_INT, AT(max_memory), 0, 1e9, "0",
      "MiB: another task of --suite is opened only while this process needs less, 0 = 80 % of what "
      "is free at the start",
@@ -107,7 +107,9 @@ static const struct opt table[] = {
      NULL},
     {"threads", OPT_INT, AT(threads), 0, 256, "0", "its worker threads, 0 = one a CPU", NULL},
     {"env", OPT_STR, AT(eval.env), 0, 0, "",
-     "addresses of env servers, separated by commas, instead of the one inside", NULL},
+     "addresses of env servers, separated by commas, instead of the one inside; with --suite one "
+     "for each task, in order (or several: first one each, then the second ones, and so on)",
+     NULL},
     {"connect-wait", OPT_TIME, AT(eval.connect_wait_ns), 0, 3600e9, "10s",
      "how long to try to reach an env server", NULL},
     {"answer-wait", OPT_TIME, AT(eval.answer_wait_ns), 1e6, 86400e9, "60s",
@@ -163,11 +165,26 @@ static bool is_replay(const struct eval_options *o)
     return strncmp(o->eval.policy, REPLAY_PREFIX, strlen(REPLAY_PREFIX)) == 0;
 }
 
+// What only the env server inside can do.
+static enum status check_env(const struct eval_options *o)
+{
+    if (!o->eval.env[0])
+        return ST_OK;
+    if (o->record)
+        return FAIL(ST_INVAL, "--record with --env: only the env server inside tells the files of "
+                              "its task");
+    if (o->films)
+        return FAIL(ST_INVAL,
+                    "--video with --env: only the env server inside has the task's world");
+    if (o->kwargs[0])
+        return FAIL(ST_INVAL, "--kwargs with --env: the env servers have their keyword arguments");
+    return ST_OK;
+}
+
 static enum status check_suite(const struct eval_options *o)
 {
-    if (o->eval.env[0] || o->task[0])
-        return FAIL(ST_INVAL, "--suite runs its own env servers, one a task: neither --env nor "
-                              "--task goes with it");
+    if (o->task[0])
+        return FAIL(ST_INVAL, "--suite and --task: give one of them");
     if (is_replay(o))
         return FAIL(ST_INVAL, "--suite: a replay is of one task, give --task");
     return ST_OK;
@@ -191,16 +208,9 @@ static enum status check_plan(const struct eval_options *o)
 static enum status check(struct eval_options *o, const struct weights *w)
 {
     TRY(check_plan(o));
+    TRY(check_env(o));
     if (o->suite[0])
         return check_suite(o);
-    if (o->eval.env[0] && o->record)
-        return FAIL(ST_INVAL, "--record with --env: only the env server inside tells the files of "
-                              "its task");
-    if (o->eval.env[0] && o->films)
-        return FAIL(ST_INVAL,
-                    "--video with --env: only the env server inside has the task's world");
-    if (o->eval.env[0] && o->kwargs[0])
-        return FAIL(ST_INVAL, "--kwargs with --env: the env servers have their keyword arguments");
     if (!o->eval.env[0] && !o->task[0]) {
         if (!w || !w->task[0])
             return FAIL(ST_INVAL, "policy '%s' names no task, --task is needed", o->eval.policy);
@@ -433,9 +443,10 @@ static enum status run_all(struct eval_options *o, const struct weights *w, cons
         .randomize = o->plan,
         .options = options,
         .n_env = o->suite[0] ? o->max_envs ? (int)o->max_envs : 2 * n : (int)o->num_envs,
-        .n_model = !o->suite[0]    ? 1
-                   : o->max_models ? (int)o->max_models
-                                   : n,
+        .n_model = !o->suite[0]     ? 1
+                   : o->max_models  ? (int)o->max_models
+                   : o->eval.env[0] ? WORKLIST_MAX
+                                    : n,
         .n_thread = o->threads ? (int)o->threads : n,
         .memory_mib = (double)o->max_memory,
         .resume = o->resume,
@@ -451,7 +462,7 @@ static enum status run_all(struct eval_options *o, const struct weights *w, cons
     enum status st;
     struct json settings;
 
-    if (cfg.n_model > cfg.n_env)
+    if (cfg.n_model > cfg.n_env && !o->eval.env[0])
         cfg.n_model = cfg.n_env;
     if (o->suite[0])
         cfg.base.episodes = o->per_task;

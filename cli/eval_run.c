@@ -11,6 +11,7 @@
 #include "common/base/progress.h"
 #include "common/base/sha256.h"
 #include "common/base/usage.h"
+#include "common/wire/hosts.h"
 #include "evaluation/html.h"
 #include "evaluation/stats.h"
 #include "evaluation/summary.h"
@@ -137,6 +138,30 @@ static enum status add_suites(struct run *r)
             return ST_OK;
         p += n + 1;
     }
+}
+
+// Server k is of task k mod n, so that one list with ranges names several for each task.
+static enum status share_servers(struct run *r)
+{
+    struct hosts *hosts = mem_alloc(1, sizeof *hosts);
+    enum status st = hosts ? hosts_expand(hosts, r->cfg->base.env) : ST_NOMEM;
+    int i;
+
+    for (i = 0; i < r->n_part && st == ST_OK; i++)
+        r->parts[i].cfg.env[0] = '\0';
+    if (st == ST_OK && hosts->n % r->n_part != 0)
+        st = FAIL(ST_INVAL, "--env has %d addresses for %d tasks, expected one or more for each",
+                  hosts->n, r->n_part);
+    for (i = 0; st == ST_OK && i < hosts->n; i++) {
+        struct part *p = &r->parts[i % r->n_part];
+        size_t n = strlen(p->cfg.env);
+
+        if ((size_t)snprintf(p->cfg.env + n, sizeof p->cfg.env - n, "%s%s", n ? "," : "",
+                             hosts->url[i]) >= sizeof p->cfg.env - n)
+            st = FAIL(ST_INVAL, "--env: the addresses of %s are too long", p->task);
+    }
+    mem_free(hosts);
+    return st;
 }
 
 static enum status add_task(struct run *r)
@@ -339,6 +364,8 @@ static void measure(struct run *r)
 
 static bool fits(struct run *r)
 {
+    if (r->cfg->base.env[0])
+        return true; // the tasks are in other processes
     measure(r);
     return r->n_open == 0 ||
            (r->task_mib > 0 && usage_resident_bytes() / MIB + r->task_mib < r->memory_mib);
@@ -588,6 +615,8 @@ static enum status conclude(struct run *r, double wall_s, struct evaluator_summa
 static enum status prepare(struct run *r)
 {
     TRY(r->cfg->suites[0] ? add_suites(r) : add_task(r));
+    if (r->cfg->suites[0] && r->cfg->base.env[0])
+        TRY(share_servers(r));
     share_out(r);
     if (r->wanted == 0)
         return FAIL(ST_INVAL, "--shard: shard %d of %d has no episode", r->cfg->shard,

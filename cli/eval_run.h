@@ -1,7 +1,7 @@
 // eval_run.h - an evaluation of one task or of many, in bounded memory: at most n_model tasks are
-// open at a time, each with its own env server inside, and n_env envs in total. Every task's
-// episodes are an evaluation of their own (evaluation/evaluator.h), so the results depend on
-// neither bound.
+// open at a time, each with its own env server inside (or servers elsewhere), and n_env envs in
+// total. Every task's episodes are an evaluation of their own (evaluation/evaluator.h), so the
+// results depend on neither bound.
 //
 // An item is an episode of a task, numbered through: task by task, episode by episode. Shard i of n
 // plays the i-th part of them.
@@ -19,7 +19,8 @@ struct eval_run_config {
     const char *suites; // separated by commas; "" = one task
     const char *tasks;  // of each suite: indices, "0,3,5-7"; "" = all
     const char *task;   // "" = whatever the servers of base.env have
-    // base.out is the folder; base.env, if it is not empty, names servers of the one task;
+    // base.out is the folder; base.env, if it is not empty, names servers of the one task, or of
+    // all tasks of the suites: one each in their order, then the second one each, and so on;
     // base.episodes are those of each task
     struct evaluator_config base;
     const struct weights *weights;

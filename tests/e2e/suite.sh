@@ -34,6 +34,30 @@ refused "no suite 'tabletp'" --suite=tabletp --policy=zero
 refused "tasks 0 to 9, not 12" --suite=tabletop --tasks=12 --policy=zero
 refused "names a task twice" --suite=tabletop --tasks=1-3,0-9 --policy=zero
 refused "no preset 'best'" --suite=tabletop --preset=best --policy=zero
-refused "neither --env nor" --suite=tabletop --env=ipc:///none --policy=zero
+refused "give one of them" --suite=tabletop --task=Hopper-v5 --policy=zero
+refused "has 3 addresses for 2 tasks" --suite=tabletop --tasks=1,2 --env=a,b,c --policy=zero
+refused "--kwargs with --env" --suite=tabletop --env=ipc:///none --policy=zero --kwargs='{"expert": true}'
 refused "Hopper-v5 has no expert" --task=Hopper-v5 --policy=expert
+
+# by servers elsewhere: two of task 0, two of task 4
+urls=()
+for task in 0 4 0 4; do
+    exec {out}< <(exec "$SIMSTREAM" serve --task=tabletop/$task --num-envs=2 --kwargs='{"expert": true}' \
+        --listen=tcp://127.0.0.1:0 --json 2>/dev/null)
+    pids+=($!)
+    read -r -t 60 line <&"$out" || fail "no server"
+    urls+=("$(sed 's/.*"url": "\([^"]*\)".*/\1/' <<<"$line")")
+done
+evaluate() { # OUT OPTION...
+    "$SIMSTREAM" eval --suite=tabletop --tasks=0,4 --policy=expert --episodes-per-task=3 --json \
+        --out="$work/$1" "${@:2}" >"$work/$1.txt" 2>"$work/$1.err"
+}
+evaluate inside || fail "inside: $(cat "$work/inside.err")"
+all=$(IFS=,; echo "${urls[*]}")
+evaluate elsewhere --env="$all" || fail "elsewhere: $(cat "$work/elsewhere.err")"
+cmp "$work/inside/results.jsonl" "$work/elsewhere/results.jsonl" || fail "results depend on the servers"
+code=0
+evaluate crossed --env="${urls[1]},${urls[0]}" || code=$?
+[ $code = 2 ] && grep -q "task tabletop/[04] is wanted, env server .* has tabletop/[04]" "$work/crossed.err" ||
+    fail "crossed: exit $code: $(cat "$work/crossed.err")"
 echo "suite: fine"
