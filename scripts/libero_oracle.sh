@@ -17,7 +17,7 @@ die() { say "$*"; exit 1; }
 
 rows() {
     awk -v v="$version" '$1 == "libero-oracle" || ($1 == "sdk" && $2 ~ /^mujoco/ && $3 == v) ||
-        ($1 == "wheel" && ($2 == "typing_extensions" || $2 == "pyopengl" || $2 == "h5py"))' deps.txt
+        ($1 == "wheel" && $2 ~ /^(typing_extensions|pyopengl|h5py|openpi_.*|websockets|msgpack|pillow)$/)' deps.txt
 }
 
 fetch() { # REGEX: packages of these names that are not in build/deps/wheels
