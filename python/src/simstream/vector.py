@@ -166,6 +166,7 @@ class SimstreamVectorEnv(VectorEnv):
         self._rows = np.zeros(self.num_envs, self._client.row)  # the last row of each env
         self._seeded = np.zeros(self.num_envs, bool)
         self._infos = [(i["name"], i["on_reset"]) for i in self.engine_spec["info"]]
+        self._fix_views()
         self._attributes = {}
 
     # --- Gymnasium -----------------------------------------------------------------------------
@@ -190,7 +191,7 @@ class SimstreamVectorEnv(VectorEnv):
             raise errors.EngineError(
                 f"env {failed[0]}: the episode did not begin: "
                 f"{error_name(self._rows['error'][failed[0]])}")
-        return self._observations(), self._collect_infos(self._rows, mask)
+        return self._observations(), self._collect_infos(mask)
 
     def step(self, actions):
         """Execute one action in each env: actions (num_envs, n_act), converted to float32.
@@ -205,13 +206,13 @@ class SimstreamVectorEnv(VectorEnv):
         """Wait for all requests of `send` and return what `step` does, in env order. After a
         BatchTimeoutError nothing is lost: call again."""
         self._client.gather(self._rows, timeout)
-        flags = self._rows["flags"]
+        flags = self._flags
         return (
             self._observations(),
-            self._rows["reward"].copy(),
+            self._rewards.copy(),
             flags & rows.TERMINATED != 0,
             flags & (rows.TRUNCATED | rows.ERROR) != 0,
-            self._collect_infos(self._rows, None),
+            self._collect_infos(self._every),
         )
 
     def close_extras(self, **kwargs):
@@ -390,8 +391,33 @@ class SimstreamVectorEnv(VectorEnv):
 
     # --- inside --------------------------------------------------------------------------------
 
+    def _fix_views(self):
+        """Views of the parts of self._rows that every step looks at: a field of a structured array
+        costs as much to find as a whole row to copy."""
+        self._flags, self._rewards = self._rows["flags"], self._rows["reward"]
+        self._seen = self._pictures.of(self._rows)
+        self._every = np.ones(self.num_envs, bool)
+        # the terms of the infos stand one after the other: (num_envs, numbers)
+        fields, self._terms, at = self._rows.dtype.fields, [], 0
+        for key, (name, on_reset) in enumerate(self._infos):
+            shape = fields["info." + name][0].shape
+            where = slice(at, at + shape[0]) if shape else at
+            at += shape[0] if shape else 1
+            self._terms.append((key, name, "_" + name, where, on_reset))
+        first = fields["info." + self._infos[0][0]][1] if at else 0
+        self._numbers = np.ndarray((self.num_envs, at), np.float64, self._rows.view(np.uint8), first,
+                                   (self._rows.itemsize, 8))
+        self._on_reset = np.array([on_reset for _, on_reset in self._infos], bool)
+        self._on_reset_numbers = np.zeros(at, bool)
+        for _, _, _, where, on_reset in self._terms:
+            self._on_reset_numbers[where] = on_reset
+
     def _observations(self):
-        return self._pictures.of(self._rows, copy=self.copy)
+        if not self.copy:
+            return self._seen
+        if isinstance(self._seen, dict):
+            return {name: array.copy() for name, array in self._seen.items()}
+        return self._seen.copy()
 
     def _actions(self, actions, n):
         array = np.ascontiguousarray(actions, dtype=np.float32)
@@ -436,30 +462,53 @@ class SimstreamVectorEnv(VectorEnv):
                 seeds[i] = check_seed(one)
         return seeds
 
-    def _collect_infos(self, batch, mask):
+    def _collect_infos(self, mask):
         """Infos as SyncVectorEnv makes them: arrays (num_envs, ...) of zeros where the mask
-        "_key" is False; a key that no env has is absent. mask: envs that answered, None = all."""
-        flags = batch["flags"]
-        if mask is None:
-            mask = np.ones(len(batch), bool)
-        final = mask & (flags & rows.HAS_FINAL != 0)
-        good = flags & rows.ERROR == 0  # the terms of an episode that was given up mean nothing
-        stepped = mask & good & (flags & (rows.FIRST | rows.HAS_FINAL) == 0)
-        infos = {}
-        if final.any():
-            infos["final_obs"] = np.full(len(batch), None, dtype=object)
-            for i in np.flatnonzero(final):
-                infos["final_obs"][i] = self._pictures.of(batch[i], "final_", copy=True)
-            infos["_final_obs"] = final.copy()
-            infos["final_info"], infos["_final_info"] = {}, final.copy()
-            for name, _ in self._infos:
-                _put(infos["final_info"], name, batch["final_info." + name], final & good)
-            self._outcome(infos["final_info"], batch, flags, final & good, final)
-        self._outcome(infos, batch, flags, stepped, mask & ~final)
-        for name, on_reset in self._infos:
-            _put(infos, name, batch["info." + name],
-                 mask & (good | final) if on_reset else stepped)
+        "_key" is False; a key that no env has is absent. mask: envs that answered."""
+        infos, flags = {}, self._flags
+        if mask is self._every and not flags.any():  # every env has executed an action, no more
+            stepped = known = mask
+            if self.engine_spec["has_success"]:
+                self._outcome(infos, self._rows, flags, stepped, mask)
+        else:
+            final = mask & (flags & rows.HAS_FINAL != 0)
+            good = flags & rows.ERROR == 0  # the terms of an episode that was given up mean nothing
+            stepped = mask & good & (flags & (rows.FIRST | rows.HAS_FINAL) == 0)
+            known = mask & (good | final)
+            if final.any():
+                self._collect_final(infos, final, final & good)
+            self._outcome(infos, self._rows, flags, stepped, mask & ~final)
+        self._collect_terms(infos, stepped, known)
         return infos
+
+    def _collect_terms(self, infos, stepped, known):
+        """The task's terms: of the envs that have executed an action, and those that a reset has
+        too of the envs that are `known`. One copy of all; the arrays of the keys are parts of it."""
+        block = self._numbers.T.copy()
+        masks = np.empty((len(self._infos), self.num_envs), bool)
+        masks[:] = stepped
+        any_stepped = any_known = True
+        if stepped is not self._every:
+            masks[self._on_reset] = known
+            any_stepped, any_known = stepped.any(), known.any()
+            keep = np.empty(block.shape, bool)
+            keep[:] = stepped
+            keep[self._on_reset_numbers] = known
+            block[~keep] = 0
+        for key, name, mask_name, where, on_reset in self._terms:
+            if any_known if on_reset else any_stepped:
+                infos[name] = block[where].T
+                infos[mask_name] = masks[key]
+
+    def _collect_final(self, infos, final, good):
+        infos["final_obs"] = np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(final):
+            infos["final_obs"][i] = self._pictures.of(self._rows[i], "final_", copy=True)
+        infos["_final_obs"] = final.copy()
+        infos["final_info"], infos["_final_info"] = {}, final.copy()
+        for name, _ in self._infos:
+            _put(infos["final_info"], name, self._rows["final_info." + name], good)
+        self._outcome(infos["final_info"], self._rows, self._flags, good, final)
 
     def _outcome(self, infos, batch, flags, stepped, answered):
         """Success of the rows in `stepped` and errors of those in `answered`."""
