@@ -10,6 +10,9 @@
 #include "envserver/sim.h"
 #include "rollout/envclient.h"
 
+#if mjVERSION_HEADER >= 4000000
+#include <mujoco/mjbatch.h>
+#endif
 #include <stddef.h>
 #include <string.h>
 #include <time.h>
@@ -36,7 +39,9 @@ static const struct opt table[] = {
     {"seconds", OPT_TIME, AT(seconds_ns), 1e8, 600e9, "3s", "length of one repetition", NULL},
     {"reps", OPT_INT, AT(reps), 1, REPS_MAX, "5", "repetitions, interleaved", NULL},
     {"ways", OPT_STR, AT(ways), 0, 0, "pool,inproc,ipc",
-     "what is compared with the bare loop: pool (in process, no server), inproc, ipc, tcp", NULL},
+     "what is compared with the bare loop: pool (in process, no server), inproc, ipc, tcp; mjbatch "
+     "(the same env steps by MuJoCo 4's mjb_apply)",
+     NULL},
     {"isolate", OPT_ENUM, AT(isolate), 0, 0, "thread", "what the server's workers are",
      POOL_ISOLATE_CHOICES "|both"},
     {"affinity", OPT_STR, AT(affinity), 0, 0, "none", "processors of the server's workers", NULL},
@@ -166,6 +171,104 @@ static enum status run_bare(const struct env_options *o, const char *task, struc
     return st;
 }
 
+// ------------------------------------------------------------------ MuJoCo's own batches
+#if mjVERSION_HEADER >= 4000000
+
+// Whole env steps of all envs in one mjb_apply after the other: the engine's threads, one mjData
+// each and the envs as rows, as the pool has it, but with a barrier at the end of each round.
+struct engine_batch {
+    struct sim *sims; // (n_env) what is not mjData; their own mjData is not used
+    struct rng *rng;  // (n_env)
+    double *obs;      // (n_env, n_obs)
+    int64_t *begun;   // (n_env) episodes
+};
+
+static void engine_step(const mjModel *m, mjData *d, int i, void *arg)
+{
+    struct engine_batch *b = arg;
+    struct sim *sim = &b->sims[i];
+    const struct scene *scene = sim->world.scene;
+    const struct scene_common *common = scene->params;
+    mjData *own = sim->world.d;
+    struct scene_outcome out;
+    float action[SPEC_ACT_MAX];
+    double info[256];
+    int k;
+
+    (void)m;
+    sim->world.d = d;
+    memset(d->warning, 0, sizeof d->warning); // those of another env
+    for (k = 0; k < scene->n_act; k++)
+        action[k] = (float)rng_uniform(&b->rng[i], scene->act_low[k], scene->act_high[k]);
+    if (b->begun[i] == 0 || sim_step(sim, action, &out, info) != ROW_ERROR_NONE || out.terminated ||
+        d->time > scene->dt_s * ((double)common->max_episode_steps - 0.5))
+        restart(sim, i, (uint64_t)b->begun[i]++);
+    sim_observe(sim, b->obs + (size_t)i * (size_t)scene->n_obs);
+    sim->world.d = own;
+}
+
+static enum status engine_drive(const struct env_options *o, const struct scene *scene,
+                                struct engine_batch *b, struct rate *rate)
+{
+    mjBatchConfig cfg = {.nthread = (int)o->threads};
+    char text[256] = "";
+    mjBatch *batch = mjb_makeBatch(scene->model, (int)o->num_envs, &cfg, text, sizeof text);
+    int64_t t0, cpu0, steps = 0;
+
+    if (!batch)
+        return FAIL(ST_ENGINE, "mjb_makeBatch: %s", text);
+    (void)mjb_apply(batch, NULL, 0, engine_step, b, 1); // the first episodes
+    t0 = clock_now_ns();
+    cpu0 = cpu_now_ns(NULL, 0);
+    for (; clock_now_ns() - t0 < o->seconds_ns; steps += o->num_envs)
+        (void)mjb_apply(batch, NULL, 0, engine_step, b, 1);
+    rate->wall = (double)steps * 1e9 / (double)(clock_now_ns() - t0);
+    rate->cpu = (double)steps * 1e9 / (double)(cpu_now_ns(NULL, 0) - cpu0);
+    mjb_deleteBatch(batch);
+    return ST_OK;
+}
+
+static enum status run_engine(const struct env_options *o, const char *task, struct rate *rate)
+{
+    size_t n = (size_t)o->num_envs, i;
+    struct engine_batch b = {.sims = mem_alloc(n, sizeof b.sims[0]),
+                             .rng = mem_alloc(n, sizeof b.rng[0]),
+                             .begun = mem_alloc(n, sizeof b.begun[0])};
+    struct scene *scene = NULL;
+    enum status st = b.sims && b.rng && b.begun ? scene_create(&scene, task, "") : ST_NOMEM;
+
+    if (st == ST_OK && scene->n_info > 256)
+        st = FAIL(ST_INVAL, "task '%s' has %d info numbers", task, scene->n_info);
+    if (st == ST_OK && !(b.obs = mem_alloc(n * (size_t)scene->n_obs, sizeof b.obs[0])))
+        st = ST_NOMEM;
+    for (i = 0; i < n && st == ST_OK; i++) {
+        b.rng[i] = rng_make(1, RNG_TEST, i, 0, 0);
+        st = sim_init(&b.sims[i], scene);
+    }
+    if (st == ST_OK)
+        st = engine_drive(o, scene, &b, rate);
+    for (i = 0; b.sims && i < n; i++)
+        sim_fini(&b.sims[i]);
+    mem_free(b.sims);
+    mem_free(b.rng);
+    mem_free(b.begun);
+    mem_free(b.obs);
+    scene_destroy(scene);
+    return st;
+}
+
+#else
+
+static enum status run_engine(const struct env_options *o, const char *task, struct rate *rate)
+{
+    (void)o;
+    (void)task;
+    (void)rate;
+    return FAIL(ST_INVAL, "mjbatch: this program was built with MuJoCo %s, which has no mjb_apply",
+                mj_versionString());
+}
+
+#endif
 // ------------------------------------------------------------------ the server
 
 // How rows come and actions go: straight through the pool's port, or through a client of a server.
@@ -340,6 +443,7 @@ enum status bench_simulation(const char *task, int n_env, int n_thread, int b_ma
 struct way {
     char name[48]; // "ipc", "ipc_process"
     char listen[64];
+    bool engine; // no pool: mjb_apply
     enum pool_isolate isolate;
     struct rate rate[REPS_MAX];
 };
@@ -359,8 +463,10 @@ static enum status add_way(struct way *ways, int *n, const char *name, enum pool
         snprintf(w->listen, sizeof w->listen, "ipc:///tmp/simstream-bench-%d.sock", (int)getpid());
     else if (strcmp(name, "tcp") == 0)
         snprintf(w->listen, sizeof w->listen, "tcp://127.0.0.1:0");
+    else if (strcmp(name, "mjbatch") == 0)
+        w->engine = true;
     else if (strcmp(name, "pool") != 0)
-        return FAIL(ST_INVAL, "ways: '%s', expected pool, inproc, ipc or tcp", name);
+        return FAIL(ST_INVAL, "ways: '%s', expected pool, inproc, ipc, tcp or mjbatch", name);
     (*n)++;
     return ST_OK;
 }
@@ -469,7 +575,10 @@ static enum status bench_task(const void *options, const char *task)
         for (k = 0; k < n; k++) {
             struct way *w = &ways[k];
 
-            TRY(run_server(o, task, w->listen[0] ? w->listen : NULL, w->isolate, &w->rate[i]));
+            if (w->engine)
+                TRY(run_engine(o, task, &w->rate[i]));
+            else
+                TRY(run_server(o, task, w->listen[0] ? w->listen : NULL, w->isolate, &w->rate[i]));
         }
     }
     print(o, task, bare, ways, n);

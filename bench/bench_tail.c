@@ -4,7 +4,10 @@
 //
 // What that can win at best follows from the setting, since both ways have to do the same work:
 // only the time that workers stand idle at the barrier. A model without any other cost says how
-// much it is; where a thread has many envs, there is hardly any.
+// much it is. Where a thread has many envs, there is hardly any: with 64 envs on 2 threads the
+// others keep both busy for as long as the slow one takes. The setting that is measured unless
+// told otherwise is that of a node with a processor for every fourth env. So that two processors
+// do for it, a step does not compute for that long but waits (--wait=0s: it computes).
 #include "bench/bench.h"
 
 #include "cli/cmd.h"
@@ -13,9 +16,12 @@
 #include "common/base/thread.h"
 #include "envserver/pool.h"
 
+#include <fcntl.h>
+#include <mujoco/mujoco.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define REPS_MAX    64
 #define BATCHES_MAX 200000
@@ -25,7 +31,8 @@ enum slow { SLOW_ENVS, SLOW_REQUESTS };
 
 struct tail_options {
     char task[OPT_STR_MAX];
-    int64_t num_envs, threads, batch_max, batch_timeout_ns, think_ns, seconds_ns, reps, factor;
+    int64_t num_envs, threads, batch_max, batch_timeout_ns, think_ns, wait_ns, seconds_ns, reps;
+    int64_t factor;
     int slow;
     double share;
 };
@@ -34,20 +41,30 @@ struct tail_options {
 
 static const struct opt table[] = {
     {"task", OPT_STR, AT(task), 0, 0, "HalfCheetah-v5", "the task", NULL},
-    {"num-envs", OPT_INT, AT(num_envs), 1, SPEC_ENV_MAX, "6", "environments", NULL},
-    {"threads", OPT_INT, AT(threads), 1, 256, "2", "workers", NULL},
+    {"num-envs", OPT_INT, AT(num_envs), 1, SPEC_ENV_MAX, "64", "environments", NULL},
+    {"threads", OPT_INT, AT(threads), 1, 256, "16", "workers", NULL},
     {"factor", OPT_INT, AT(factor), 1, SPEC_CHUNK_MAX, "20", "how much longer a long request is",
      NULL},
     {"slow", OPT_ENUM, AT(slow), 0, 0, "envs",
      "what is long: always the requests of some envs, or some requests of every env",
      "envs|requests"},
     {"share", OPT_REAL, AT(share), 0, 1, "0.05", "share of them (of the envs: one at least)", NULL},
+    {"wait", OPT_TIME, AT(wait_ns), 0, 1e9, "1ms",
+     "time that each mj_step waits, besides what it computes: a processor for each worker, on a "
+     "machine that has fewer",
+     NULL},
     {"think", OPT_TIME, AT(think_ns), 0, 1e9, "0s", "time of the policy per batch", NULL},
-    {"batch-max", OPT_INT, AT(batch_max), 1, BATCHER_MAX, "2", "rows of a batch (B_max)", NULL},
+    {"batch-max", OPT_INT, AT(batch_max), 1, BATCHER_MAX, "16", "rows of a batch (B_max)", NULL},
     {"batch-timeout", OPT_TIME, AT(batch_timeout_ns), 0, 3600e9, "2ms", "T_max", NULL},
     {"seconds", OPT_TIME, AT(seconds_ns), 1e8, 600e9, "2s", "length of one repetition", NULL},
     {"reps", OPT_INT, AT(reps), 1, REPS_MAX, "5", "repetitions, interleaved", NULL},
     {0},
+};
+
+// How long the oldest row of a batch waited, and what of it was not the server's: the receiver was
+// busy with the batch before, or ready to run and the machine did not let it.
+struct wait {
+    int64_t ns, away_ns, unscheduled_ns;
 };
 
 struct run {
@@ -57,9 +74,34 @@ struct run {
     uint8_t *steps;
     struct rng rng;
     int64_t requests, actions;
-    int64_t *waits; // (BATCHES_MAX) of the oldest row of each batch, ns
+    struct wait *waits; // (BATCHES_MAX)
     int n_wait;
 };
+
+// Time of one mj_step, for the engine's hook, which has no argument of ours.
+static int64_t step_wait_ns;
+
+static void wait_a_step(const mjModel *m, mjData *d)
+{
+    (void)m;
+    (void)d;
+    clock_sleep_ns(step_wait_ns);
+}
+
+// How long this thread has been ready to run and did not, ns; 0 where the kernel does not say.
+static int64_t unscheduled_ns(void)
+{
+    static int fd = -2;
+    char text[128];
+    ssize_t n;
+    long long ran, waited;
+
+    if (fd == -2)
+        fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? 0 : pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    return sscanf(text, "%lld %lld", &ran, &waited) == 2 ? waited : 0;
+}
 
 // Is the next request of this env a long one?
 static bool is_slow(const struct tail_options *o, struct rng *rng, uint32_t env)
@@ -156,7 +198,7 @@ static enum status answer(struct run *r, const struct batch_head *head, const ui
 
 static enum status drive(struct run *r, double *rate)
 {
-    int64_t t0 = clock_now_ns();
+    int64_t t0 = clock_now_ns(), back = t0;
     const struct batch_head *head;
     const uint8_t *rows;
     struct msg *m;
@@ -164,9 +206,13 @@ static enum status drive(struct run *r, double *rate)
 
     TRY(first_episodes(r));
     while (clock_now_ns() - t0 < r->o->seconds_ns) {
+        int64_t asked = clock_now_ns(), unscheduled = unscheduled_ns();
+
         TRY(port_recv(r->port, &m, WAIT_NEVER));
         if (r->n_wait < BATCHES_MAX)
-            r->waits[r->n_wait++] = port_waited_ns(r->port);
+            r->waits[r->n_wait++] = (struct wait){port_waited_ns(r->port), asked - back,
+                                                  unscheduled_ns() - unscheduled};
+        back = clock_now_ns();
         st = batch_read(m, port_layout(r->port), &head, &rows);
         clock_sleep_ns(r->o->think_ns);
         if (st == ST_OK)
@@ -209,9 +255,9 @@ static enum status run_once(struct run *r, bool barrier, double *rate)
     return st;
 }
 
-static int by_value(const void *a, const void *b)
+static int by_length(const void *a, const void *b)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    int64_t x = ((const struct wait *)a)->ns, y = ((const struct wait *)b)->ns;
 
     return (x > y) - (x < y);
 }
@@ -228,19 +274,36 @@ static void put_waits(struct json *j, const char *key, struct run *r)
 
     if (r->n_wait == 0)
         return;
-    qsort(r->waits, (size_t)r->n_wait, sizeof r->waits[0], by_value);
+    qsort(r->waits, (size_t)r->n_wait, sizeof r->waits[0], by_length);
     json_open(j, key, '{');
     json_int(j, "batches", r->n_wait);
     for (i = 0; i < sizeof at / sizeof at[0]; i++)
-        json_real(j, names[i], (double)r->waits[(int)(at[i] * (r->n_wait - 1))] / 1e6);
+        json_real(j, names[i], (double)r->waits[(int)(at[i] * (r->n_wait - 1))].ns / 1e6);
     for (i = 0; i < sizeof bounds_ms / sizeof bounds_ms[0]; i++) {
-        for (before = k; k < r->n_wait && (double)r->waits[k] <= bounds_ms[i] * 1e6; k++)
+        for (before = k; k < r->n_wait && (double)r->waits[k].ns <= bounds_ms[i] * 1e6; k++)
             ;
         snprintf(name, sizeof name, "to_%g_ms", bounds_ms[i]);
         json_int(j, name, k - before);
     }
     json_int(j, "above", r->n_wait - k);
     json_close(j, '}');
+}
+
+// Waits beyond T_max: the longest, and the longest without what was not the server's.
+static void put_late(struct json *j, const struct run *r)
+{
+    int64_t t_max = r->o->batch_timeout_ns, late = 0, ours = 0;
+    int i;
+
+    for (i = 0; i < r->n_wait; i++) {
+        const struct wait *w = &r->waits[i];
+        int64_t mine = w->ns - t_max - w->away_ns - w->unscheduled_ns;
+
+        late = w->ns - t_max > late ? w->ns - t_max : late;
+        ours = mine > ours ? mine : ours;
+    }
+    json_real(j, "beyond_batch_timeout_ms", (double)late / 1e6);
+    json_real(j, "beyond_it_by_the_server_ms", (double)ours / 1e6);
 }
 
 static void print(struct run *barrier, struct run *dynamic, double rate[2][REPS_MAX])
@@ -261,7 +324,10 @@ static void print(struct run *barrier, struct run *dynamic, double rate[2][REPS_
     json_int(&j, "factor", o->factor);
     json_str(&j, "slow", o->slow == SLOW_ENVS ? "envs" : "requests");
     json_real(&j, "share", o->share);
+    json_real(&j, "wait_ms", (double)o->wait_ns / 1e6);
     json_real(&j, "think_ms", (double)o->think_ns / 1e6);
+    json_int(&j, "batch_max", o->batch_max);
+    json_real(&j, "batch_timeout_ms", (double)o->batch_timeout_ns / 1e6);
     json_int(&j, "reps", o->reps);
     bench_spread(&j, "dynamic_ratio", ratio, (int)o->reps);
     json_real(&j, "ratio_of_the_model", model(o, false) / model(o, true));
@@ -269,6 +335,7 @@ static void print(struct run *barrier, struct run *dynamic, double rate[2][REPS_
     bench_spread(&j, "dynamic_requests_per_s", rate[1], (int)o->reps);
     put_waits(&j, "barrier_oldest_wait", barrier);
     put_waits(&j, "dynamic_oldest_wait", dynamic);
+    put_late(&j, dynamic);
     json_close(&j, '}');
     cmd_print_json(&j);
 }
@@ -283,6 +350,9 @@ int bench_tail(int argc, char **argv)
 
     if (code >= 0)
         return code;
+    step_wait_ns = o.wait_ns;
+    if (o.wait_ns > 0)
+        mjcb_control = wait_a_step;
     for (k = 0; k < 2; k++) {
         runs[k].waits = mem_alloc(BATCHES_MAX, sizeof runs[k].waits[0]);
         if (!runs[k].waits)
@@ -293,6 +363,7 @@ int bench_tail(int argc, char **argv)
             st = run_once(&runs[k], k == 0, &rate[k][i]);
     if (st == ST_OK)
         print(&runs[0], &runs[1], rate);
+    mjcb_control = NULL;
     mem_free(runs[0].waits);
     mem_free(runs[1].waits);
     return st == ST_OK ? EXIT_DONE : cmd_fail(st);

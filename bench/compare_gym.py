@@ -16,6 +16,8 @@ with the memory of 256 Humanoids (proportional set size of all processes).
     simstream        step(): all envs, in env order
     simstream_async  recv() and send() of half of the envs at a time
     simstream_ipc    step() at a `simstream serve --threads=2` (with --program)
+    c_loop           C threads that call mj_step on their share of the envs and never wait for each
+                     other: `simstream bench env` (with --program)
     gym_sync         Gymnasium's SyncVectorEnv, one thread
     gym_async        Gymnasium's AsyncVectorEnv, a process for each env
     envpool          EnvPool, num_threads=2, batch_size = envs
@@ -127,8 +129,20 @@ def served(program, task, n):
             process.wait()
 
 
+def measure_loop(program, task, n, seconds):
+    """As `measure`, of the free-running C loop; its memory is not asked for."""
+    text = subprocess.run([program, "bench", "env", f"--tasks={task}", f"--num-envs={n}",
+                           f"--threads={THREADS}", f"--seconds={round(1000 * seconds)}ms",
+                           "--reps=1", "--ways=pool"], check=True, capture_output=True).stdout
+    line = json.loads(text)
+    return {"rate": line["bare_steps_per_s"]["median"],
+            "cpu_rate": line["bare_steps_per_cpu_s"]["median"]}
+
+
 def measure(system, task, n, seconds, program):
     """{"rate", "cpu_rate": steps per second, "mib": memory} of one system."""
+    if system == "c_loop":
+        return measure_loop(program, task, n, seconds)
     with contextlib.ExitStack() as stack:
         if system.startswith("simstream"):
             import simstream
@@ -215,7 +229,7 @@ def main():
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     systems = ["simstream", "simstream_async", "gym_sync", "gym_async"]
     if args.program:
-        systems.append("simstream_ipc")
+        systems += ["simstream_ipc", "c_loop"]
     if importlib.util.find_spec("envpool"):
         systems += ["envpool", "envpool_async"]
     else:
@@ -224,7 +238,7 @@ def main():
     for task in args.tasks.split(","):
         for n in args.envs.split(","):
             compare(systems, task, int(n), args)
-    mib = {s: round(run_one(s, "Humanoid-v5", 256, args)["mib"]) for s in systems}
+    mib = {s: round(run_one(s, "Humanoid-v5", 256, args)["mib"]) for s in systems if s != "c_loop"}
     print(json.dumps({"bench": "gym_memory", "task": "Humanoid-v5", "envs": 256, "mib": mib}))
 
 
