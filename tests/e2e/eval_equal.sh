@@ -15,11 +15,12 @@ serve() {
 
 # eval NAME OPTION...: an evaluation whose results must equal those of the first one
 first=
+run() { "$SIMSTREAM" eval --seed=11 --out="$work/$1" "${@:2}" >"$work/$1.txt" 2>&1; }
 evaluate() {
     local name=$1
     shift
     rm -rf "${work:?}/$name"
-    "$SIMSTREAM" eval --seed=11 --out="$work/$name" "$@" >"$work/$name.txt" 2>&1 ||
+    once_free "$work/$name.txt" run "$name" "$@" ||
         fail "$name failed: $(cat "$work/$name.txt")"
     if [ -z "$first" ]; then
         first=$work/$name/results.jsonl

@@ -34,6 +34,20 @@ await() {
     done
 }
 
+# once_free LOG COMMAND...: COMMAND, whose messages go to LOG; again while a server of its has not
+# noticed yet that the client before has left
+once_free() {
+    local code=0 log=$1
+    shift
+    "$@" || code=$?
+    while [ $code != 0 ] && grep -qE '[0-9]+ of [0-9]+ are free' "$log"; do
+        sleep 0.05
+        code=0
+        "$@" || code=$?
+    done
+    return $code
+}
+
 lines() { # FILE: how many it has; 0 before it is there
     if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi
 }

@@ -7,7 +7,7 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
 [ -n "$browser" ] || { echo "report_page: skipped: no Chromium (Debian: chromium)"; exit 77; }
 
 browse() { # WIDTH THEME OPTION... FILE
-    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" \
+    timeout 600 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" \
         --host-resolver-rules='MAP * ~NOTFOUND' --enable-logging=stderr --hide-scrollbars \
         --virtual-time-budget=5000 --window-size="$1,1500" \
         --blink-settings=preferredColorScheme="$2" "${@:3}" 2>"$work/browser.txt"

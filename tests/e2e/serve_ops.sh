@@ -62,10 +62,12 @@ echo '[{"field": "gravity", "component": 2, "range": [0.9, 1.1]}]' >"$work/plan"
 serve --randomize="$work/plan"
 has "$line" '"randomize_plan": [{"field": "gravity"'
 # an evaluation at the server keeps its plan, and goes on at servers with the same plan only
+there() {
+    "$SIMSTREAM" eval --policy=zero --episodes=3 --out="$work/there" "$@" >"$work/out" 2>&1
+}
 play() { # CODE URL OPTION...
     local want=$1 code=0
-    "$SIMSTREAM" eval --policy=zero --env="$2" --episodes=3 --out="$work/there" "${@:3}" \
-        >"$work/out" 2>&1 || code=$?
+    once_free "$work/out" there --env="$2" "${@:3}" || code=$?
     [ "$code" = "$want" ] || fail "eval --env: code $code, expected $want: $(cat "$work/out")"
 }
 play 0 "$url"

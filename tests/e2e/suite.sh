@@ -43,9 +43,9 @@ refused "Hopper-v5 has no expert" --task=Hopper-v5 --policy=expert
 urls=()
 for task in 0 4 0 4; do
     exec {out}< <(exec "$SIMSTREAM" serve --task=tabletop/$task --num-envs=2 --kwargs='{"expert": true}' \
-        --listen=tcp://127.0.0.1:0 --json 2>/dev/null)
+        --listen="tcp://$host:0" --json 2>/dev/null)
     pids+=($!)
-    read -r -t 60 line <&"$out" || fail "no server"
+    read -r line <&"$out" || fail "no server"
     urls+=("$(sed 's/.*"url": "\([^"]*\)".*/\1/' <<<"$line")")
 done
 evaluate() { # OUT OPTION...
@@ -54,10 +54,10 @@ evaluate() { # OUT OPTION...
 }
 evaluate inside || fail "inside: $(cat "$work/inside.err")"
 all=$(IFS=,; echo "${urls[*]}")
-evaluate elsewhere --env="$all" || fail "elsewhere: $(cat "$work/elsewhere.err")"
+once_free "$work/elsewhere.err" evaluate elsewhere --env="$all" || fail "elsewhere: $(cat "$work/elsewhere.err")"
 cmp "$work/inside/results.jsonl" "$work/elsewhere/results.jsonl" || fail "results depend on the servers"
 code=0
-evaluate crossed --env="${urls[1]},${urls[0]}" || code=$?
+once_free "$work/crossed.err" evaluate crossed --env="${urls[1]},${urls[0]}" || code=$?
 [ $code = 2 ] && grep -q "task tabletop/[04] is wanted, env server .* has tabletop/[04]" "$work/crossed.err" ||
     fail "crossed: exit $code: $(cat "$work/crossed.err")"
 echo "suite: fine"
