@@ -208,6 +208,8 @@ static enum status build(struct sft *s)
     TRY(sft_batch_create(&s->batch, &batch, s->demos, s->about));
     if (!cfg->init[0])
         sft_batch_init(s->batch, (uint64_t)cfg->seed, cfg->log_std, s->weights->params);
+    if (!cfg->init[0] && cfg->center)
+        TRY(sft_batch_center(s->batch, (uint64_t)cfg->seed, s->weights->params));
     n = (size_t)(s->n_param = s->weights->n_param);
     s->m = mem_alloc(n, sizeof s->m[0]);
     s->v = mem_alloc(n, sizeof s->v[0]);

@@ -28,7 +28,7 @@ struct sft_config {
     double lr, lr_end, weight_decay, beta2, clip, ema, log_std;
     int loss;  // enum clone_loss
     int scale; // 0 = quantiles, 1 = none
-    bool padded, recompute, safetensors, resume;
+    bool center, padded, recompute, safetensors, resume;
 };
 
 // Option rows of a sft_config that is field `f` of struct T: those that change the result, and the
@@ -82,6 +82,8 @@ struct sft_config {
                 NULL),                                                                             \
         SFT_OPT(T, OPT_INT, f.shift, 0, 64, "4", "shift",                                          \
                 "pictures are moved at random by up to so many pixels", NULL),                     \
+        SFT_OPT(T, OPT_BOOL, f.center, 0, 1, "true", "center",                                     \
+                "begin with a picture embedding that is centred and scaled by the data", NULL),    \
         SFT_OPT(T, OPT_BOOL, f.padded, 0, 1, "false", "padded",                                    \
                 "pad sequences instead of packing them, for comparison", NULL),                    \
         SFT_OPT(T, OPT_INT, f.seed, 0, 9e15, "1", "seed", "seed of everything random", NULL)

@@ -7,7 +7,12 @@
 #include "nn/tokenizer.h"
 #include "nn/vla.h"
 
+#include <math.h>
 #include <string.h>
+
+#define CENTER_PICTURES 256
+#define CENTER_STD      0.5
+#define CENTER_GAIN_MAX 8.0
 
 // What one thread works with: room for one micro-batch.
 struct worker {
@@ -243,6 +248,63 @@ int64_t sft_batch_bytes(const struct sft_batch *b)
 void sft_batch_init(const struct sft_batch *b, uint64_t seed, double log_std, float *params)
 {
     vla_init(&b->about->model, &b->net.t, seed, log_std, params);
+}
+
+// ------------------------------------------------------------------ first values
+
+// Mean (patches, in) of the patches of up to CENTER_PICTURES pictures, and the root of the mean
+// variance of their numbers.
+static enum status picture_moments(struct sft_batch *b, uint64_t seed, float *rows, double *mean,
+                                   double *std)
+{
+    const struct vla_config *c = &b->about->model;
+    const int64_t n_sample = demos_info(b->demos)->n_sample;
+    const int64_t n_row = vla_patches(c) * (VLA_RGB * c->patch * c->patch);
+    const int n_camera = b->about->input.n_camera;
+    const uint8_t *picture = b->moved;
+    double square = 0, of_means = 0;
+
+    for (int i = 0; i < CENTER_PICTURES; i++) {
+        struct rng rng = rng_make(seed, RNG_SHUFFLE, 2, (uint64_t)i, 0);
+
+        TRY(demos_picture(b->demos, rng_below(&rng, (uint32_t)n_sample), i % n_camera, b->moved));
+        b->net.op->patches(1, &picture, (int)c->image, (int)c->patch, rows);
+        for (int64_t k = 0; k < n_row; k++) {
+            mean[k] += (double)rows[k] / CENTER_PICTURES;
+            square += (double)rows[k] * rows[k] / CENTER_PICTURES;
+        }
+    }
+    for (int64_t k = 0; k < n_row; k++)
+        of_means += mean[k] * mean[k];
+    *std = sqrt(fmax(square - of_means, 0) / (double)n_row);
+    return ST_OK;
+}
+
+enum status sft_batch_center(struct sft_batch *b, uint64_t seed, float *params)
+{
+    const struct vla_config *c = &b->about->model;
+    const int64_t n_in = VLA_RGB * c->patch * c->patch, n_patch = vla_patches(c);
+    float *weight = params + b->net.t.patch, *position = params + b->net.t.position;
+    float *rows = mem_alloc((size_t)(n_patch * n_in), sizeof rows[0]);
+    double *mean = mem_alloc((size_t)(n_patch * n_in), sizeof mean[0]), std, gain;
+    enum status st = rows && mean ? picture_moments(b, seed, rows, mean, &std) : ST_NOMEM;
+
+    if (st == ST_OK) {
+        gain = fmin(fmax(CENTER_STD / fmax(std, 1e-6), 1), CENTER_GAIN_MAX);
+        for (int64_t k = 0; k < c->vision_width * n_in; k++)
+            weight[k] *= (float)gain;
+        for (int64_t p = 0; p < n_patch; p++)
+            for (int64_t o = 0; o < c->vision_width; o++) {
+                double sum = 0;
+
+                for (int64_t k = 0; k < n_in; k++)
+                    sum += weight[o * n_in + k] * mean[p * n_in + k];
+                position[p * c->vision_width + o] -= (float)sum;
+            }
+    }
+    mem_free(rows);
+    mem_free(mean);
+    return st;
 }
 
 // ------------------------------------------------------------------ samples

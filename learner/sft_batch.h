@@ -44,6 +44,13 @@ int64_t sft_batch_bytes(const struct sft_batch *b);   // memory of the workspace
 // First values of the parameters, a function of the seed.
 void sft_batch_init(const struct sft_batch *b, uint64_t seed, double log_std, float *params);
 
+// Start from what the data look like: the mean picture embeds as zero, and what differs between
+// pictures (their standard deviation, over all pixels) as about 0.5, the size of the position
+// embedding. Pictures of one scene are nearly equal, and a network that begins with their common
+// part takes long to see the rest. A function of the seed, which picks the pictures; in the spirit
+// of Salimans and Kingma 2016, who set the first biases and gains from data.
+NODISCARD enum status sft_batch_center(struct sft_batch *b, uint64_t seed, float *params);
+
 // Gradient sum (n_param) over n samples, set. `seed` and `step` determine the shifts.
 NODISCARD enum status sft_batch_run(struct sft_batch *b, const float *params, const int32_t *sample,
                                     int n, uint64_t seed, uint64_t step, float *grad,

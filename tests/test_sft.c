@@ -151,6 +151,69 @@ static void what_does_not_fit_is_refused(void **state)
     demos_close(d);
 }
 
+// The mean of the pictures that are looked at becomes zero behind the embedding, and what differs
+// becomes larger, by at most 8.
+static void the_embedding_begins_centred(void **state)
+{
+    struct sft_batch_config cfg = {.samples = 8, .budget = 100, .threads = 1};
+    struct demos *d = open_data();
+    struct vla_about *a = make_about(d);
+    const int n_in = 3 * 2 * 2, n_patch = 4, width = 8;
+    float *plain, *centred;
+    struct vla_table t;
+    struct sft_batch *b;
+    double mean[4][12] = {{0}}, square = 0, of_means = 0, gain;
+
+    (void)state;
+    assert_ok(vla_table_init(&t, &a->model));
+    assert_ok(sft_batch_create(&b, &cfg, d, a));
+    plain = mem_alloc((size_t)t.n_param, sizeof plain[0]);
+    centred = mem_alloc((size_t)t.n_param, sizeof centred[0]);
+    sft_batch_init(b, 3, -1, plain);
+    sft_batch_init(b, 3, -1, centred);
+    assert_ok(sft_batch_center(b, 3, centred));
+    for (int i = 0; i < 256; i++) {
+        struct rng r = rng_make(3, RNG_SHUFFLE, 2, (uint64_t)i, 0);
+        uint8_t p[4][4][3];
+
+        assert_ok(
+            demos_picture(d, rng_below(&r, (uint32_t)demos_info(d)->n_sample), i % 2, p[0][0]));
+        for (int k = 0; k < n_patch * n_in; k++) { // (patch row, column), (colour, y, x)
+            int y = k / n_in / 2 * 2 + k % 4 / 2, x = k / n_in % 2 * 2 + k % 2;
+            double v = p[y][x][k % n_in / 4] / 127.5 - 1;
+
+            mean[k / n_in][k % n_in] += v / 256;
+            square += v * v / 256;
+        }
+    }
+    for (int k = 0; k < n_patch * n_in; k++)
+        of_means += mean[k / n_in][k % n_in] * mean[k / n_in][k % n_in];
+    gain = fmax(0.5 / sqrt((square - of_means) / (n_patch * n_in)), 1);
+    for (int64_t k = 0; k < t.n_param; k++) {
+        bool weight = k >= t.patch && k < t.patch + width * n_in;
+        bool position = k >= t.position && k < t.position + n_patch * width;
+
+        if (weight)
+            assert_close(centred[k], gain * plain[k], 1e-5, 0);
+        else if (!position)
+            assert_true(centred[k] == plain[k]);
+    }
+    for (int p = 0; p < n_patch; p++)
+        for (int o = 0; o < width; o++) {
+            double sum = centred[t.position + p * width + o];
+
+            for (int k = 0; k < n_in; k++)
+                sum += centred[t.patch + o * n_in + k] * mean[p][k];
+            assert_close(sum, plain[t.position + p * width + o], 1e-4, 1e-4);
+        }
+    mem_free(plain);
+    mem_free(centred);
+    sft_batch_destroy(b);
+    vla_table_fini(&t);
+    vla_about_destroy(a);
+    demos_close(d);
+}
+
 // ------------------------------------------------------------------ runs
 
 static struct sft_config config(const char *out)
@@ -170,6 +233,7 @@ static struct sft_config config(const char *out)
                            .weight_decay = 0.01,
                            .beta2 = 0.99,
                            .clip = 1,
+                           .center = true,
                            .ema = 0.9,
                            .log_std = -1.5,
                            .loss = CLONE_L1};
@@ -326,6 +390,7 @@ int main(void)
         leak_test(packed_padded_and_single_gradients_agree),
         leak_test(the_number_of_threads_changes_nothing),
         leak_test(what_does_not_fit_is_refused),
+        leak_test(the_embedding_begins_centred),
         leak_test(runs_go_on_where_they_stopped),
         leak_test(what_was_shown_is_learned),
         leak_test(training_goes_on_from_a_policy),
