@@ -20,6 +20,7 @@ Prints a JSON line a part. Run it through scripts/libero_oracle.sh.
 
 import argparse
 import asyncio
+import atexit
 import collections
 import contextlib
 import functools
@@ -100,6 +101,7 @@ class Server:
         self.address = f"{KINDS[kind]}://127.0.0.1:{self.port}"
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--serve", kind,
                                          "--port", str(self.port)], stdout=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)  # whatever happens
         for _ in range(600):
             with socket.socket() as s:
                 if s.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -177,6 +179,7 @@ class Loop:
         environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
         self.process = subprocess.Popen(command, text=True, env={**environment, "MUJOCO_GL": "egl"},
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        atexit.register(self.process.kill)
         self.answer()
 
     def answer(self):
