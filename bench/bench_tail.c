@@ -15,9 +15,9 @@
 #include "common/base/rng.h"
 #include "common/base/thread.h"
 #include "envserver/pool.h"
+#include "envserver/sim.h"
 
 #include <fcntl.h>
-#include <mujoco/mujoco.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
