@@ -90,6 +90,7 @@ static enum status send_join(struct worker *w)
     memcpy(j.task, fleet_spec(w->fleet)->task, sizeof j.task);
     if (w->picture) {
         memcpy(j.picture, w->picture->name, sizeof j.picture);
+        j.n_view = 1;
         j.width = w->picture->width;
         j.height = w->picture->height;
     }

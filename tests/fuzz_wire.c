@@ -41,6 +41,7 @@ enum decoder {
     DECODE_GET,
     DECODE_EXECUTED,
     DECODE_BACK,
+    DECODE_EPISODE,
     DECODERS
 };
 
@@ -225,6 +226,28 @@ static bool chunk(const struct msg *m)
     return true;
 }
 
+static bool episode(const struct msg *m)
+{
+    const struct join j = sample_join();
+    struct episode e;
+    uint64_t n_sub = 0;
+
+    if (episode_read(m, &j, &e) != ST_OK)
+        return false;
+    must_be_finite(e.obs, (size_t)e.head.n_decision * SAMPLE_OBS);
+    must_be_finite(e.action, (size_t)e.head.n_decision * SAMPLE_K * SAMPLE_ACT);
+    must_be_finite(e.logp, (size_t)e.head.n_decision * SAMPLE_K);
+    must_be_finite(e.reward, (size_t)e.head.n_decision * SAMPLE_K);
+    touch(e.pictures, (size_t)e.head.n_decision * SAMPLE_PICTURE);
+    for (uint32_t i = 0; i < e.head.n_decision; i++) {
+        must(e.version[i] >= e.head.version_min && e.version[i] <= e.head.version_max, "version");
+        must(e.executed[i] >= 1 && e.executed[i] <= SAMPLE_K, "executed");
+        n_sub += e.executed[i];
+    }
+    must(n_sub == e.head.n_sub, "n_sub");
+    return true;
+}
+
 static bool state(const struct msg *m)
 {
     uint32_t env_first, n_env;
@@ -301,10 +324,11 @@ static bool control(const struct msg *m)
 static bool decode(enum decoder decoder, struct msg *m)
 {
     static const uint16_t types[DECODERS] = {
-        0,         0,         MSG_HELLO, MSG_WELCOME, MSG_RESET,     MSG_STEP,
-        MSG_BATCH, MSG_BATCH, MSG_ERROR, MSG_JOIN,    MSG_WEIGHTS,   MSG_CHUNK,
-        MSG_STATE, MSG_LOST,  MSG_PING,  MSG_BYE,     MSG_CHALLENGE, MSG_PROOF,
-        MSG_SAVE,  MSG_LOAD,  MSG_SET,   MSG_GET,     MSG_EXECUTED,  MSG_BACK,
+        0,           0,         MSG_HELLO, MSG_WELCOME, MSG_RESET,     MSG_STEP,
+        MSG_BATCH,   MSG_BATCH, MSG_ERROR, MSG_JOIN,    MSG_WEIGHTS,   MSG_CHUNK,
+        MSG_STATE,   MSG_LOST,  MSG_PING,  MSG_BYE,     MSG_CHALLENGE, MSG_PROOF,
+        MSG_SAVE,    MSG_LOAD,  MSG_SET,   MSG_GET,     MSG_EXECUTED,  MSG_BACK,
+        MSG_EPISODE,
     };
 
     m->type = types[decoder];
@@ -332,6 +356,8 @@ static bool decode(enum decoder decoder, struct msg *m)
         return weights(m);
     case DECODE_CHUNK:
         return chunk(m);
+    case DECODE_EPISODE:
+        return episode(m);
     case DECODE_STATE:
         return state(m);
     case DECODE_LOST:
@@ -393,6 +419,7 @@ static struct msg *seed_of(enum decoder decoder)
     struct hello h = sample_hello();
     struct join j = sample_join();
     struct chunk c = sample_chunk();
+    struct episode e = sample_episode();
     struct welcome *w;
     struct msg *m = NULL;
     enum status st = ST_OK;
@@ -426,6 +453,9 @@ static struct msg *seed_of(enum decoder decoder)
         return sample_weights();
     case DECODE_CHUNK:
         st = chunk_write(&m, &c);
+        break;
+    case DECODE_EPISODE:
+        st = episode_write(&m, &e);
         break;
     case DECODE_STATE:
         return sample_state();

@@ -27,6 +27,9 @@ static void a_join_comes_back(void **state)
     assert_int_equal(out.n_act, in.n_act);
     assert_string_equal(out.task, in.task);
     assert_string_equal(out.picture, in.picture);
+    assert_string_equal(out.instruction, in.instruction);
+    assert_int_equal(out.chunk, in.chunk);
+    assert_int_equal(out.n_view, 1);
     assert_int_equal(join_picture_bytes(&out), SAMPLE_PICTURE);
     assert_only_whole(m, join_read(&part, &out));
     msg_free(m);
@@ -46,7 +49,7 @@ static void bad_joins_are_named(void **state)
         msg_free(m);                                       \
     } while (0)
     (void)state;
-    REFUSED(j.version = 1, "version 1 of the training protocol, expected 2");
+    REFUSED(j.version = 1, "version 1 of the training protocol, expected 3");
     REFUSED(j.n_env = 0, "n_env is 0, expected 1 to 65536");
     REFUSED(j.n_env = UINT32_MAX, "n_env");
     REFUSED(j.env_first = UINT32_MAX - 7, "env_first");
@@ -56,6 +59,9 @@ static void bad_joins_are_named(void **state)
     REFUSED(j.n_obs = SPEC_OBS_MAX + 1, "n_obs");
     REFUSED(j.n_act = 0, "n_act");
     REFUSED(j.n_act = SPEC_ACT_MAX + 1, "n_act");
+    REFUSED(j.chunk = SPEC_CHUNK_MAX + 1, "chunk is 257, expected 0 to 256");
+    REFUSED(j.n_view = 0, "n_view is 0, expected 1 to 16");
+    REFUSED(j.n_view = 17, "n_view is 17");
     REFUSED(j.width = 0, "width is 0, expected 1 to 4096");
     REFUSED(j.height = UINT32_MAX, "height");
     REFUSED(j.picture[0] = '\0', "a picture of 4 by 2 without a name");

@@ -6,6 +6,7 @@
 
 #include "common/base/batcher.h"
 #include "common/wire/control.h"
+#include "common/wire/episode.h"
 #include "common/wire/stateproto.h"
 #include "common/wire/trainproto.h"
 
@@ -198,8 +199,11 @@ static inline struct join sample_join(void)
                          .n_act = SAMPLE_ACT,
                          .width = 4,
                          .height = 2,
+                         .chunk = SAMPLE_K,
+                         .n_view = 1,
                          .task = "Ant-v5",
-                         .picture = "track_image"};
+                         .picture = "track_image",
+                         .instruction = "walk"};
 }
 
 static inline struct msg *sample_weights(void)
@@ -319,6 +323,53 @@ static inline struct chunk sample_chunk(void)
     for (size_t i = 0; i < sizeof pictures; i++)
         pictures[i] = (uint8_t)(i / SAMPLE_PICTURE);
     return c;
+}
+
+#define SAMPLE_DECISIONS 3
+
+// An episode of three decisions, the last of which was cut after one action.
+static inline struct episode sample_episode(void)
+{
+    enum { SUBS = SAMPLE_DECISIONS * SAMPLE_K };
+    static const uint64_t version[SAMPLE_DECISIONS] = {8, 8, 9};
+    static const uint32_t executed[SAMPLE_DECISIONS] = {SAMPLE_K, SAMPLE_K, 1};
+    static float obs[SAMPLE_DECISIONS * SAMPLE_OBS], action[SUBS * SAMPLE_ACT], logp[SUBS];
+    static float reward[SUBS];
+    static uint8_t pictures[SAMPLE_DECISIONS * SAMPLE_PICTURE];
+
+    for (int i = 0; i < SAMPLE_DECISIONS * SAMPLE_OBS; i++)
+        obs[i] = (float)i;
+    for (int i = 0; i < SUBS * SAMPLE_ACT; i++)
+        action[i] = 0.25f * (float)i;
+    for (int i = 0; i < SUBS; i++) {
+        logp[i] = -(float)i;
+        reward[i] = i == 2 * SAMPLE_K;
+    }
+    for (size_t i = 0; i < sizeof pictures; i++)
+        pictures[i] = (uint8_t)(i / SAMPLE_PICTURE);
+    return (struct episode){.head = {.index = 4,
+                                     .group = 33,
+                                     .version_min = 8,
+                                     .version_max = 9,
+                                     .score = 1,
+                                     .episode_return = 1,
+                                     .env = 18,
+                                     .member = 2,
+                                     .flags = EPISODE_SUCCESS,
+                                     .n_decision = SAMPLE_DECISIONS,
+                                     .n_sub = 2 * SAMPLE_K + 1,
+                                     .n_obs = SAMPLE_OBS,
+                                     .n_act = SAMPLE_ACT,
+                                     .chunk = SAMPLE_K,
+                                     .n_view = 1,
+                                     .picture_bytes = SAMPLE_PICTURE},
+                            .version = version,
+                            .obs = obs,
+                            .action = action,
+                            .logp = logp,
+                            .reward = reward,
+                            .executed = executed,
+                            .pictures = pictures};
 }
 
 // A copy of the first n bytes in a block of exactly that size, so that a sanitizer sees any read

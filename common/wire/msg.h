@@ -35,6 +35,7 @@ enum msg_type {
     MSG_STATE,
     MSG_LOST,
     MSG_BACK,
+    MSG_EPISODE, // see episode.h
     // both
     MSG_ERROR = 64,
     MSG_BYE, // this one and the following: see control.h

@@ -4,6 +4,8 @@
 
 #include "common/wire/msg.h"
 
+#include <string.h>
+
 static inline enum status expect(const struct msg *m, enum msg_type type, const char *what)
 {
     if (m->type != type)
@@ -27,6 +29,29 @@ static inline enum status finish(enum status st, struct msg *m, struct msg **out
     else
         msg_free(m);
     return st;
+}
+
+// A whole array without a branch, so that the loop is vectorised.
+static inline bool floats_finite(const float *p, size_t n)
+{
+    uint32_t bad = 0, x;
+
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&x, p + i, sizeof x);
+        bad |= (x & 0x7f800000u) == 0x7f800000u;
+    }
+    return bad == 0;
+}
+
+// An array of finite numbers in place; after the first fault `*what` names the array.
+static inline const float *read_floats(struct reader *r, uint64_t n, const char *name,
+                                       const char **what)
+{
+    const float *p = read_bytes(r, n, sizeof *p);
+
+    if (p && !*what && !floats_finite(p, n))
+        *what = name;
+    return p;
 }
 
 // Texts of a peer are shown to people: no control characters.

@@ -5,7 +5,7 @@
 #include <string.h>
 
 _Static_assert(sizeof(struct chunk_head) == 64, "heads are sent as they stand in memory");
-_Static_assert(sizeof(struct weights_head) == 24, "heads are sent as they stand in memory");
+_Static_assert(sizeof(struct weights_head) == 40, "heads are sent as they stand in memory");
 
 #define CHUNK_FLAGS (CHUNK_TERMINATED | CHUNK_TRUNCATED | CHUNK_ERROR | CHUNK_SKIP)
 
@@ -20,15 +20,18 @@ static enum status put_join(struct msg *m, const struct join *j)
     TRY(msg_u32(m, j->n_act));
     TRY(msg_u32(m, j->width));
     TRY(msg_u32(m, j->height));
+    TRY(msg_u32(m, j->chunk));
+    TRY(msg_u32(m, j->n_view));
     TRY(msg_str(m, j->task));
-    return msg_str(m, j->picture);
+    TRY(msg_str(m, j->picture));
+    return msg_str(m, j->instruction);
 }
 
 enum status join_write(struct msg **out, const struct join *j)
 {
     struct msg *m;
 
-    TRY(msg_new(&m, MSG_JOIN, 256));
+    TRY(msg_new(&m, MSG_JOIN, 512));
     return finish(put_join(m, j), m, out);
 }
 
@@ -51,20 +54,26 @@ enum status join_read(const struct msg *m, struct join *out)
     j.n_act = read_u32(&r);
     j.width = read_u32(&r);
     j.height = read_u32(&r);
+    j.chunk = read_u32(&r);
+    j.n_view = read_u32(&r);
     read_str(&r, j.task, sizeof j.task);
     read_str(&r, j.picture, sizeof j.picture);
+    read_str(&r, j.instruction, sizeof j.instruction);
     TRY(reader_end(&r, true, "JOIN"));
     TRY(in_range("JOIN: n_env", j.n_env, 1, SPEC_ENV_MAX));
     TRY(in_range("JOIN: env_first", j.env_first, 0, UINT32_MAX - j.n_env));
     TRY(in_range("JOIN: horizon", j.horizon, 1, TRAIN_STEPS_MAX));
     TRY(in_range("JOIN: n_obs", j.n_obs, 1, SPEC_OBS_MAX));
     TRY(in_range("JOIN: n_act", j.n_act, 1, SPEC_ACT_MAX));
+    TRY(in_range("JOIN: chunk", j.chunk, 0, SPEC_CHUNK_MAX));
     if (j.picture[0]) {
         TRY(in_range("JOIN: width", j.width, 1, TRAIN_SIDE_MAX));
         TRY(in_range("JOIN: height", j.height, 1, TRAIN_SIDE_MAX));
     } else if (j.width || j.height) {
         return FAIL(ST_PROTO, "JOIN: a picture of %u by %u without a name", j.width, j.height);
     }
+    TRY(in_range("JOIN: n_view", j.n_view, j.picture[0] ? 1 : 0,
+                 j.picture[0] ? SPEC_PICTURE_MAX : 0));
     *out = j;
     return ST_OK;
 }
@@ -93,24 +102,13 @@ enum status weights_read(const struct msg *m, struct weights_head *out, const vo
     h = read_bytes(&r, 1, sizeof *h);
     TRY(reader_end(&r, false, "WEIGHTS"));
     TRY(in_range("WEIGHTS: want_state", h->want_state, 0, 1));
+    TRY(in_range("WEIGHTS: n_env", h->n_env, 0, SPEC_ENV_MAX));
+    TRY(in_range("WEIGHTS: group_size", h->group_size, 0, h->n_env));
     bytes = read_bytes(&r, h->blob_bytes, 1);
     TRY(reader_end(&r, true, "WEIGHTS"));
     *out = *h;
     *blob = bytes;
     return ST_OK;
-}
-
-// A whole array without a branch, so that the loop is vectorised.
-static bool all_finite(const float *p, size_t n)
-{
-    uint32_t bad = 0, x;
-    size_t i;
-
-    for (i = 0; i < n; i++) {
-        memcpy(&x, p + i, sizeof x);
-        bad |= (x & 0x7f800000u) == 0x7f800000u;
-    }
-    return bad == 0;
 }
 
 enum status state_begin(struct msg **out, uint32_t env_first, uint32_t n_env, uint32_t n_act)
@@ -165,7 +163,7 @@ enum status state_next(struct reader *r, uint32_t n_act, struct episode_state *o
     s.action = read_bytes(r, n, sizeof(float));
     (void)read_bytes(r, n % 2, sizeof(float));
     TRY(reader_end(r, false, "STATE"));
-    if (!all_finite(s.action, n))
+    if (!floats_finite(s.action, n))
         return FAIL(ST_PROTO, "STATE: an action is not finite");
     *out = s;
     return ST_OK;
@@ -299,17 +297,6 @@ enum status chunk_write(struct msg **out, const struct chunk *c)
     return finish(put_chunk(m, c), m, out);
 }
 
-// An array of finite numbers in place; after the first fault `*what` names the array.
-static const float *take_floats(struct reader *r, uint64_t rows, uint64_t n, const char *name,
-                                const char **what)
-{
-    const float *p = read_bytes(r, rows * n, sizeof *p);
-
-    if (p && !*what && !all_finite(p, rows * n))
-        *what = name;
-    return p;
-}
-
 static enum status check_steps(const struct chunk *c)
 {
     const struct chunk_head *h = &c->head;
@@ -357,15 +344,15 @@ enum status chunk_read(const struct msg *m, const struct join *j, uint32_t n_lea
                     (unsigned long long)h->version_min, (unsigned long long)h->version_max);
     c.head = *h;
     c.version = read_bytes(&r, h->n_step, sizeof *c.version);
-    c.obs = take_floats(&r, h->n_step, h->n_obs, "obs", &bad);
-    c.last_obs = take_floats(&r, 1, h->n_obs, "last_obs", &bad);
-    c.final_obs = take_floats(&r, h->n_truncated, h->n_obs, "final_obs", &bad);
-    c.action = take_floats(&r, h->n_step, h->n_act, "action", &bad);
-    c.logp = take_floats(&r, h->n_step, 1, "logp", &bad);
-    c.reward = take_floats(&r, h->n_step, 1, "reward", &bad);
+    c.obs = read_floats(&r, (uint64_t)h->n_step * h->n_obs, "obs", &bad);
+    c.last_obs = read_floats(&r, h->n_obs, "last_obs", &bad);
+    c.final_obs = read_floats(&r, (uint64_t)h->n_truncated * h->n_obs, "final_obs", &bad);
+    c.action = read_floats(&r, (uint64_t)h->n_step * h->n_act, "action", &bad);
+    c.logp = read_floats(&r, h->n_step, "logp", &bad);
+    c.reward = read_floats(&r, h->n_step, "reward", &bad);
     c.flags = read_bytes(&r, h->n_step, sizeof *c.flags);
-    c.episode_return = take_floats(&r, h->n_episode, 1, "episode_return", &bad);
-    c.episode_length = take_floats(&r, h->n_episode, 1, "episode_length", &bad);
+    c.episode_return = read_floats(&r, h->n_episode, "episode_return", &bad);
+    c.episode_length = read_floats(&r, h->n_episode, "episode_length", &bad);
     c.pictures = read_bytes(&r, (uint64_t)chunk_n_picture(h) * h->picture_bytes, 1);
     TRY(reader_end(&r, true, "CHUNK"));
     c.final_pictures = c.pictures + final_offset(h);

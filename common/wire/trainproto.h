@@ -6,6 +6,7 @@
 //                                  <-   STATE    first of all, if training goes on from a
 //                                  checkpoint
 //   CHUNK   T steps of one env     ->
+//   EPISODE a whole episode, from a worker of chunk policies (episode.h)
 //   STATE   where its episodes are ->
 //   LOST    envs that are gone     ->
 //   BACK    envs that return       ->
@@ -18,7 +19,7 @@
 
 #include "common/wire/spec.h"
 
-#define TRAINPROTO_VERSION 2
+#define TRAINPROTO_VERSION 3
 #define TRAIN_STEPS_MAX    65536
 #define TRAIN_LEAD_MAX     64
 #define TRAIN_SIDE_MAX     4096 // of a picture
@@ -31,12 +32,15 @@ struct join {
     uint64_t seed;
     uint32_t horizon; // env steps of a chunk
     uint32_t n_obs, n_act;
-    uint32_t width, height; // of the picture that chunks carry, RGB; 0 = none
+    uint32_t width, height; // of the pictures that it sends, RGB; 0 = none
+    uint32_t chunk;         // actions of a decision: the worker sends EPISODEs; 0: CHUNKs
+    uint32_t n_view;        // pictures of an observation
     char task[SPEC_NAME_MAX];
-    char picture[SPEC_NAME_MAX]; // its name; "" = none
+    char picture[SPEC_NAME_MAX]; // their names, separated by commas; "" = none
+    char instruction[SPEC_TEXT_MAX];
 };
 
-// Bytes of that picture.
+// Bytes of one of them.
 static inline uint32_t join_picture_bytes(const struct join *j)
 {
     return 3 * j->width * j->height;
@@ -48,6 +52,10 @@ struct weights_head {
     uint64_t admit;      // env steps that each env may have submitted in all before it must wait
     uint32_t blob_bytes; // the rest of the message
     uint32_t want_state; // 1 = answer with STATE before the next decision: a checkpoint is made
+    // for workers that send EPISODEs, whose `admit` counts episodes; 0 for others:
+    uint32_t group_size; // episodes of a group, which divides n_env and the worker's part of it
+    uint32_t n_env;      // envs of all workers
+    uint64_t start;      // index of the first episode of each env that has made none yet
 };
 
 enum chunk_flag {

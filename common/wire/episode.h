@@ -1,0 +1,51 @@
+// episode.h - the message of a finished episode, from a rollout worker that plays whole episodes of
+// a policy of action chunks (JOIN: chunk > 0) to its learner.
+//
+// A decision is a chunk of actions; `executed` of them were, fewer than `chunk` where the episode
+// ended. What is behind those means nothing. Episodes with the same group number began in the same
+// state; members of a group are numbered from 0.
+//
+// Numbers are checked before use: sizes against JOIN, values for being finite.
+#ifndef COMMON_WIRE_EPISODE_H
+#define COMMON_WIRE_EPISODE_H
+
+#include "common/wire/trainproto.h"
+
+enum episode_flag {
+    EPISODE_SUCCESS = 1,   // the task's goal was reached
+    EPISODE_TRUNCATED = 2, // it ended by the time limit
+    EPISODE_ERROR = 4,     // by an error: it has no score, and may have no decisions
+};
+
+struct episode_head {
+    uint64_t index; // episodes of this env before this one
+    uint64_t group;
+    uint64_t version_min, version_max; // of the decisions
+    double score;                      // success 0 or 1 where the task knows it, else the return
+    double episode_return;             // sum of rewards
+    uint32_t env;                      // global: unique over all workers
+    uint32_t member;
+    uint32_t flags; // enum episode_flag
+    uint32_t n_decision;
+    uint32_t n_sub; // actions executed, in all
+    uint32_t n_obs, n_act, chunk;
+    uint32_t n_view, picture_bytes; // pictures of a decision, bytes of one; 0, 0: none
+};
+
+// Pointers into a message, or what a writer copies from.
+struct episode {
+    struct episode_head head;
+    const uint64_t *version;  // (n_decision) weights that chose the chunk
+    const float *obs;         // (n_decision, n_obs) raw observations that the chunks answered
+    const float *action;      // (n_decision, chunk, n_act) as sampled, before clipping
+    const float *logp;        // (n_decision, chunk) log-probability of each action
+    const float *reward;      // (n_decision, chunk)
+    const uint32_t *executed; // (n_decision) 1..chunk
+    const uint8_t *pictures;  // (n_decision, n_view, picture_bytes)
+};
+
+NODISCARD enum status episode_write(struct msg **out, const struct episode *e);
+// Sizes are those of the JOIN; any other is ST_PROTO, as is a number that is not finite.
+NODISCARD enum status episode_read(const struct msg *m, const struct join *j, struct episode *out);
+
+#endif
