@@ -1,5 +1,7 @@
 #include "cli/embedded.h"
 
+#include "rollout/player.h"
+
 #include <stdio.h>
 
 static atomic_int serial; // several in one process, in benchmarks
@@ -18,7 +20,8 @@ static void *rollout_thread(void *arg)
 {
     struct embedded *e = arg;
 
-    e->st = rollout_run(&e->rollout, &e->stop, &e->progress);
+    e->st = (e->rollout.action_chunk > 0 ? player_run : rollout_run)(&e->rollout, &e->stop,
+                                                                     &e->progress);
     if (e->st != ST_OK)
         e->err = *error_last();
     atomic_store(&e->ended, true);

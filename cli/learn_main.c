@@ -21,6 +21,7 @@ static const struct opt table[] = {
     SHARED_OPTS(struct learn_options, learner.seed, learner.num_envs, learner.horizon),
     LEARNER_OPTS(struct learn_options, learner),
     UPDATE_OPTS(struct learn_options, learner.update),
+    RL_OPTS(struct learn_options, learner.rl),
     {"json", OPT_BOOL, AT(json), 0, 1, "false", "print the result as JSON", NULL},
     {0},
 };

@@ -132,6 +132,22 @@
          "",                                                                                \
          "name of the picture, with --pixels; empty = the first",                           \
          NULL},                                                                             \
+        {"action-chunk",                                                                    \
+         OPT_INT,                                                                           \
+         offsetof(T, f.action_chunk),                                                       \
+         0,                                                                                 \
+         256,                                                                               \
+         "0",                                                                               \
+         "actions of a decision; whole episodes are played, in groups; 0 = step by step",   \
+         NULL},                                                                             \
+        {"start-states",                                                                    \
+         OPT_INT,                                                                           \
+         offsetof(T, f.start_states),                                                       \
+         0,                                                                                 \
+         1e9,                                                                               \
+         "0",                                                                               \
+         "states that groups of episodes begin in, in turn; 0 = always a new one",          \
+         NULL},                                                                             \
         {"rollout-async",                                                                   \
          OPT_BOOL,                                                                          \
          offsetof(T, f.rollout_async),                                                      \

@@ -4,7 +4,7 @@
 
 #include "common/base/json.h"
 #include "common/base/thread.h"
-#include "rollout/rollout.h"
+#include "rollout/player.h"
 
 struct rollout_options {
     struct rollout_config rollout;
@@ -46,7 +46,7 @@ int cmd_rollout(int argc, char **argv)
 
     if (code >= 0)
         return code;
-    st = rollout_run(&o.rollout, signals_install(), &p);
+    st = (o.rollout.action_chunk > 0 ? player_run : rollout_run)(&o.rollout, signals_install(), &p);
     if (st != ST_OK)
         code = cmd_fail(st);
     if (!o.json) {

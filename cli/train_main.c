@@ -33,6 +33,7 @@ static const struct opt table[] = {
     ROLLOUT_OPTS(struct train_options, rollout),
     LEARNER_OPTS(struct train_options, learner),
     UPDATE_OPTS(struct train_options, learner.update),
+    RL_OPTS(struct train_options, learner.rl),
     {"json", OPT_BOOL, AT(json), 0, 1, "false", "print the result as JSON", NULL},
     {0},
 };
@@ -65,6 +66,7 @@ int cmd_train(int argc, char **argv)
     struct embedded e = {0};
     struct training t;
     enum status st, other;
+    struct error why;
     char options[4096], noted[4096] = "", *plan = NULL;
     int code;
 
@@ -84,8 +86,11 @@ int cmd_train(int argc, char **argv)
         st = start(&o, plan, &e);
     if (st == ST_OK)
         st = training_watch(&t);
+    why = *error_last(); // the worker's end is but a consequence
     other = embedded_finish(&e);
-    if (st == ST_OK && other != ST_OK && other != ST_CLOSED)
+    if (st != ST_OK)
+        st = error_adopt(&why);
+    else if (other != ST_OK && other != ST_CLOSED)
         st = other;
     mem_free(plan);
     return training_finish(&t, st, o.json);

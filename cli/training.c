@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "common/base/json.h"
 #include "common/base/progress.h"
+#include "learner/rl_learner.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@ static void *learner_thread(void *arg)
 {
     struct training *t = arg;
 
-    t->st = learner_run(t->cfg, &t->stop, &t->progress);
+    t->st =
+        (t->cfg->rl.algo == RL_PPO ? learner_run : rl_learner_run)(t->cfg, &t->stop, &t->progress);
     if (t->st != ST_OK)
         t->err = *error_last();
     atomic_store(&t->ended, true);
@@ -32,10 +34,13 @@ static void draw(const struct training *t)
     const struct learner_progress *p = &t->progress;
     double steps = (double)atomic_load(&p->env_steps), rate = atomic_load(&p->steps_per_s);
     double share = steps / (double)t->cfg->total_steps, seconds = atomic_load(&p->seconds);
+    double windows = (double)atomic_load(&p->windows) / (double)t->cfg->rl.updates;
     char left[16];
 
+    if (t->cfg->rl.algo != RL_PPO && windows > share)
+        share = windows;
     progress_draw(false,
-                  "%3.0f%%  steps %.0f  %.0f steps/s  return %.1f  episodes %lld  lag %.2f  "
+                  "%3.0f%%  steps %.0f  %.0f steps/s  return %.4g  episodes %lld  lag %.2f  "
                   "queue %lld  dropped %lld  left %s",
                   100 * share, steps, rate, atomic_load(&p->mean_return),
                   (long long)atomic_load(&p->episodes), atomic_load(&p->lag),
@@ -90,7 +95,7 @@ int training_finish(struct training *t, enum status st, bool json)
     if (st != ST_OK)
         return cmd_fail(st);
     if (!json) {
-        printf("%lld env steps, %lld updates, %lld episodes, mean return of the last 100: %.1f, "
+        printf("%lld env steps, %lld updates, %lld episodes, mean return of the last 100: %.4g, "
                "%.1f s of training\npolicy: %s/policy.h5\n",
                (long long)p->env_steps, (long long)p->windows, (long long)p->episodes,
                p->mean_return, p->seconds, t->cfg->out);

@@ -11,6 +11,7 @@ enum status admission_init(struct admission *a, uint32_t n_env, uint64_t horizon
         return ST_NOMEM;
     *a = (struct admission){.horizon = horizon,
                             .eta = eta,
+                            .rounds = 1,
                             .joined = joined,
                             .n_env = n_env,
                             .n_left = n_env,
@@ -56,7 +57,7 @@ static uint64_t limit(const struct admission *a, uint64_t version)
 {
     uint64_t back = a->n_left > 0 ? a->dropped / a->n_left : 0;
 
-    return version - a->joined + 1 + a->eta + back + a->granted;
+    return (version - a->joined + 1 + a->eta) * a->rounds + back + a->granted;
 }
 
 uint64_t admission_limit(const struct admission *a, uint64_t version)

@@ -3,8 +3,9 @@
 //
 // With staleness eta, a decision made now may be used eta windows later at most (the rule of AReaL,
 // arXiv 2505.24298, per env): an env of a worker that joined at version j may have made
-// (version - j + 1 + eta) * horizon decisions in all. eta = 0 is the synchronous mode. Steps of
-// chunks that were dropped are given back, or a run would come to a halt when enough of them were.
+// (version - j + 1 + eta) * rounds * horizon decisions in all. eta = 0 is the synchronous mode.
+// Steps of chunks that were dropped are given back, or a run would come to a halt when enough of
+// them were.
 //
 // Threads: one at a time.
 #ifndef LEARNER_ADMISSION_H
@@ -17,6 +18,7 @@
 // The account of one worker. Embedded.
 struct admission {
     uint64_t horizon, eta;
+    uint64_t rounds;  // chunks of each env that make a window: 1, or what the owner sets
     uint64_t joined;  // the version at that time
     uint32_t n_env;   // envs of the worker
     uint32_t n_left;  // of them still there

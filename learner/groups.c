@@ -74,18 +74,6 @@ const struct groups_count *groups_counts(const struct groups *g)
     return &g->count;
 }
 
-enum status group_baseline_parse(const char *text, enum group_baseline *out)
-{
-    static const char *const name[] = {"rloo", "grpo", "drgrpo"};
-
-    for (int i = 0; i < 3; i++)
-        if (strcmp(text, name[i]) == 0) {
-            *out = (enum group_baseline)i;
-            return ST_OK;
-        }
-    return FAIL(ST_INVAL, "the baseline of groups is '%s', expected rloo, grpo or drgrpo", text);
-}
-
 void group_advantages(enum group_baseline b, const double *score, int n, double *advantage)
 {
     double sum = 0, square = 0, mean, scale = 1;
@@ -262,14 +250,14 @@ static void settle(struct groups *g, int i, bool stale, struct group_result *out
     g->count.single += out->fate == GROUP_SINGLE;
 }
 
-enum status groups_take(struct groups *g, uint64_t version, bool last_call,
+enum status groups_take(struct groups *g, uint64_t version, enum group_call call,
                         struct group_result *out)
 {
     for (int i = 0; i < g->n; i++) {
         bool stale = is_stale(g, &g->open[i], version);
 
-        if (!stale && g->open[i].n < g->cfg.size &&
-            !(last_call && is_stale(g, &g->open[i], version + 1)))
+        if (!stale && g->open[i].n < g->cfg.size && call != GROUP_ALL &&
+            !(call == GROUP_LAST_CALL && is_stale(g, &g->open[i], version + 1)))
             continue;
         settle(g, i, stale, out);
         return ST_OK;

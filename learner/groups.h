@@ -25,6 +25,7 @@
 #define GROUPS_LATE_MAX 4096 // settled groups whose late members are known as such
 
 enum group_baseline { GROUP_RLOO, GROUP_GRPO, GROUP_DRGRPO };
+#define GROUP_BASELINES "rloo|grpo|drgrpo"
 
 struct groups_config {
     int size;     // members of a group, 2..GROUPS_SIZE_MAX
@@ -77,10 +78,16 @@ void groups_destroy(struct groups *g); // NULL is fine; does not free episodes
 NODISCARD enum status groups_add(struct groups *g, const struct group_member *m,
                                  enum group_verdict *out);
 
+// Which groups are settled.
+enum group_call {
+    GROUP_WHOLE,     // those whose members have all come, and those that are too old
+    GROUP_LAST_CALL, // the window is about to close: those too that the next version finds too old
+    GROUP_ALL,       // nobody comes any more: all
+};
+
 // The settled group with the lowest number; ST_AGAIN if there is none. `version` is the present
-// one; `last_call`: the window is about to close, so that groups which the next version would find
-// too old are settled with what they have. The caller has the episodes back.
-NODISCARD enum status groups_take(struct groups *g, uint64_t version, bool last_call,
+// one. The caller has the episodes back.
+NODISCARD enum status groups_take(struct groups *g, uint64_t version, enum group_call call,
                                   struct group_result *out);
 
 // Any open group's episodes, group by group, in the order of their numbers; for the end.
@@ -89,9 +96,6 @@ NODISCARD enum status groups_drain(struct groups *g, struct group_result *out);
 
 int groups_waiting(const struct groups *g); // members that are held
 const struct groups_count *groups_counts(const struct groups *g);
-
-// "rloo", "grpo" or "drgrpo".
-NODISCARD enum status group_baseline_parse(const char *text, enum group_baseline *out);
 
 // advantage (n) of scores (n) under a baseline; n >= 2. The formulas above.
 void group_advantages(enum group_baseline b, const double *score, int n, double *advantage);

@@ -95,9 +95,34 @@ static bool overlap(const struct join *a, const struct join *b)
 // Can the learner's convolutions see the worker's picture?
 static enum status check_picture(const struct hub_config *cfg, const struct join *j)
 {
-    struct model_vision v = {.width = (int)j->width, .height = (int)j->height, .stack = cfg->stack};
+    struct model_vision v = {.width = (int)j->width,
+                             .height = (int)j->height,
+                             .stack = cfg->group_size > 0 ? (int)j->n_view : cfg->stack};
 
     return j->picture[0] ? model_conv_parse(&v, cfg->conv) : ST_OK;
+}
+
+// Does a worker send what the learner learns from?
+static enum status check_kind(const struct hub *hub, const struct join *j)
+{
+    const uint32_t size = hub->cfg.group_size;
+
+    if (size == 0)
+        return j->chunk == 0 ? ST_OK
+                             : FAIL(ST_INVAL, "the worker plays whole episodes (--action-chunk), "
+                                              "the learner learns from steps (--algo=ppo)");
+    if (j->chunk == 0)
+        return FAIL(ST_INVAL, "the worker sends steps, the learner learns from groups of whole "
+                              "episodes: expected --action-chunk");
+    if (hub->cfg.n_obs && (j->chunk != hub->first.chunk || j->n_view != hub->first.n_view))
+        return FAIL(ST_INVAL,
+                    "the worker's chunks are %u actions with %u pictures, expected %u, %u",
+                    j->chunk, j->n_view, hub->first.chunk, hub->first.n_view);
+    if (j->n_env % size != 0 || j->env_first % size != 0)
+        return FAIL(ST_INVAL,
+                    "the worker has envs %u to %u, expected a multiple of the group size %u",
+                    j->env_first, j->env_first + j->n_env - 1, size);
+    return ST_OK;
 }
 
 // Does a worker fit? Called with hub->mtx held.
@@ -109,7 +134,8 @@ static enum status check_join(struct hub *hub, const struct join *j)
     if (cfg->task[0] && strcmp(cfg->task, j->task) != 0)
         return FAIL(ST_INVAL, "the worker's task is '%s', the learner's is '%s'", j->task,
                     cfg->task);
-    if (j->horizon != cfg->horizon)
+    TRY(check_kind(hub, j));
+    if (cfg->group_size == 0 && j->horizon != cfg->horizon)
         return FAIL(ST_INVAL, "the worker's horizon is %u, the learner's is %u", j->horizon,
                     cfg->horizon);
     if (cfg->n_obs && (j->n_obs != cfg->n_obs || j->n_act != cfg->n_act))
@@ -189,7 +215,13 @@ static enum status read_item(struct worker *w, struct msg *m)
     struct hub_item item = {.worker = w->number, .m = m};
     enum status st = ST_OK;
 
-    if (m->type == MSG_CHUNK) {
+    if (m->type == MSG_EPISODE && w->hub->cfg.group_size > 0) {
+        item.kind = HUB_EPISODE;
+        st = episode_read(m, &w->join, &item.episode);
+        if (st == ST_OK && item.episode.head.member >= w->hub->cfg.group_size)
+            st = FAIL(ST_PROTO, "EPISODE: member %u of a group of %u", item.episode.head.member,
+                      w->hub->cfg.group_size);
+    } else if (m->type == MSG_CHUNK && w->hub->cfg.group_size == 0) {
         item.kind = HUB_CHUNK;
         st = chunk_read(m, &w->join, w->join.picture[0] ? (uint32_t)w->hub->cfg.stack - 1 : 0,
                         &item.chunk);

@@ -9,18 +9,20 @@
 #ifndef LEARNER_HUB_H
 #define LEARNER_HUB_H
 
+#include "common/wire/episode.h"
 #include "common/wire/link.h"
 #include "common/wire/trainproto.h"
 
-enum hub_kind { HUB_JOINED, HUB_LEFT, HUB_CHUNK, HUB_STATE, HUB_LOST, HUB_BACK };
+enum hub_kind { HUB_JOINED, HUB_LEFT, HUB_CHUNK, HUB_EPISODE, HUB_STATE, HUB_LOST, HUB_BACK };
 
 struct hub_item {
     enum hub_kind kind;
-    int worker;           // number of the worker, unique over the life of the hub
-    struct join join;     // HUB_JOINED
-    struct msg *m;        // HUB_CHUNK, HUB_STATE, HUB_LOST, HUB_BACK
-    struct chunk chunk;   // HUB_CHUNK: points into m
-    const uint32_t *envs; // HUB_LOST, HUB_BACK: (n_envs) global numbers; points into m
+    int worker;             // number of the worker, unique over the life of the hub
+    struct join join;       // HUB_JOINED; of a HUB_EPISODE for the consumer's use
+    struct msg *m;          // HUB_CHUNK, HUB_EPISODE, HUB_STATE, HUB_LOST, HUB_BACK
+    struct chunk chunk;     // HUB_CHUNK: points into m
+    struct episode episode; // HUB_EPISODE: the same
+    const uint32_t *envs;   // HUB_LOST, HUB_BACK: (n_envs) global numbers; points into m
     uint32_t n_envs;
     uint64_t chunks; // HUB_BACK: see back_read
 };
@@ -33,6 +35,7 @@ struct hub_config {
     uint32_t n_obs, n_act; // 0 = those of the first worker
     const char *conv;      // of models with vision, see model_conv_parse
     int stack;             // pictures that they see at once
+    uint32_t group_size; // workers send EPISODEs in groups of so many; 0: CHUNKs. Tasks may differ
 };
 
 struct hub;

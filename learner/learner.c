@@ -521,6 +521,8 @@ static enum status handle(struct learner *l, struct hub_item *item)
     case HUB_BACK:
         member_back(l, item);
         break;
+    case HUB_EPISODE: // not of a hub for chunks
+        break;
     case HUB_CHUNK:
         return admit(l, item);
     }

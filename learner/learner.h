@@ -19,12 +19,14 @@
 
 #include "common/wire/link.h"
 #include "learner/checkpoint.h"
+#include "learner/rl_update.h"
 #include "learner/update.h"
 
 #include <stdatomic.h>
 
 struct learner_config {
     struct update_config update;
+    struct rl_config rl;      // learner_run is for rl.algo RL_PPO, rl_learner.h for the others
     char listen[OPT_STR_MAX]; // where rollout workers connect
     char out[OPT_STR_MAX];    // run folder: policy.h5, checkpoint.h5, metrics.jsonl, events
     char task[OPT_STR_MAX];   // "" = that of the first worker

@@ -81,7 +81,7 @@ static void sub_step_grad(const struct token_config *cfg, const struct token_row
                           real *log_std_grad)
 {
     const int width = rows->chunk * rows->n_act;
-    const real *mean = rows->mean + (size_t)i * (size_t)REAL_LD(width);
+    const real *mean = rows->mean + (size_t)i * (size_t)rows->ld;
     const real *action = rows->action + (size_t)i * (size_t)width;
 
     for (int d = first; d < first + rows->n_act; d++) {
@@ -97,7 +97,7 @@ static void sub_step_grad(const struct token_config *cfg, const struct token_row
 void token_loss(const struct token_config *cfg, const struct token_rows *rows, real *mean_grad,
                 real *log_std_grad, struct token_sums *sums)
 {
-    const size_t ld = (size_t)REAL_LD(rows->chunk * rows->n_act);
+    const size_t ld = (size_t)rows->ld;
 
     memset(mean_grad, 0, (size_t)rows->n * ld * sizeof *mean_grad);
     for (int i = 0; i < rows->n; i++, mean_grad += ld) {
@@ -143,24 +143,4 @@ double token_divisor(enum token_mean mean, int64_t episodes, int64_t entries, in
     if (mean == TOKEN_SEQUENCE)
         return (double)episodes;
     return mean == TOKEN_ENTRY ? (double)entries : (double)episodes * (double)length;
-}
-
-enum status token_mean_parse(const char *text, enum token_mean *out)
-{
-    static const char *const name[] = {"sequence", "entry", "fixed"};
-
-    for (int i = 0; i < 3; i++)
-        if (strcmp(text, name[i]) == 0) {
-            *out = (enum token_mean)i;
-            return ST_OK;
-        }
-    return FAIL(ST_INVAL, "the mean of the loss is '%s', expected sequence, entry or fixed", text);
-}
-
-enum status token_level_parse(const char *text, enum token_level *out)
-{
-    if (strcmp(text, "action") != 0 && strcmp(text, "chunk") != 0)
-        return FAIL(ST_INVAL, "the level of the loss is '%s', expected action or chunk", text);
-    *out = text[0] == 'a' ? TOKEN_ACTION : TOKEN_CHUNK;
-    return ST_OK;
 }

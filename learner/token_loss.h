@@ -35,18 +35,19 @@
 #include <stdint.h>
 
 #ifdef REAL_IS_DOUBLE
-#define token_loss        token_loss_f64
-#define token_sums_add    token_sums_add_f64
-#define token_omega       token_omega_f64
-#define token_divisor     token_divisor_f64
-#define token_entries     token_entries_f64
-#define token_mean_parse  token_mean_parse_f64
-#define token_level_parse token_level_parse_f64
+#define token_loss     token_loss_f64
+#define token_sums_add token_sums_add_f64
+#define token_omega    token_omega_f64
+#define token_divisor  token_divisor_f64
+#define token_entries  token_entries_f64
 #endif
 
 enum token_level { TOKEN_ACTION, TOKEN_CHUNK };
 enum token_mean { TOKEN_SEQUENCE, TOKEN_ENTRY, TOKEN_FIXED };
 enum token_objective { TOKEN_BEHAVIOUR, TOKEN_DECOUPLED };
+#define TOKEN_LEVELS     "action|chunk"
+#define TOKEN_MEANS      "sequence|entry|fixed"
+#define TOKEN_OBJECTIVES "behaviour|decoupled"
 
 struct token_config {
     enum token_level level;
@@ -59,8 +60,8 @@ struct token_config {
 };
 
 struct token_rows {
-    int n, chunk, n_act;
-    const real *mean;           // (n, REAL_LD(chunk * n_act))
+    int n, chunk, n_act, ld;    // ld: from one row of mean to the next, chunk * n_act or more
+    const real *mean;           // (n, ld)
     const real *log_std;        // (chunk * n_act)
     const real *inv_std;        // (chunk * n_act) exp(-log_std)
     const real *action;         // (n, chunk, n_act) as sampled, before clipping
@@ -82,7 +83,7 @@ struct token_sums {
     double weight_max, capped;    // entries that the cap cut
 };
 
-// mean_grad (n, REAL_LD(chunk * n_act)): set; log_std_grad (chunk * n_act) and sums: added to.
+// mean_grad (n, ld): set; log_std_grad (chunk * n_act) and sums: added to.
 void token_loss(const struct token_config *cfg, const struct token_rows *rows, real *mean_grad,
                 real *log_std_grad, struct token_sums *sums);
 
@@ -95,9 +96,5 @@ int64_t token_entries(enum token_level level, int64_t decisions, int64_t sub_ste
 // `length` is the constant of FIXED, in entries.
 double token_omega(enum token_mean mean, int64_t episode_entries);
 double token_divisor(enum token_mean mean, int64_t episodes, int64_t entries, int64_t length);
-
-// "sequence", "entry" or "fixed"; "action" or "chunk".
-NODISCARD enum status token_mean_parse(const char *text, enum token_mean *out);
-NODISCARD enum status token_level_parse(const char *text, enum token_level *out);
 
 #endif

@@ -33,13 +33,13 @@ void gaussian_logp(const real *mean, const real *action, int n, int n_act, const
     }
 }
 
-void gaussian_parts(const real *mean, const real *action, int n, int n_act, int n_part,
+void gaussian_parts(const real *mean, int ld, const real *action, int n, int n_act, int n_part,
                     const real *log_std, const real *inv_std, real *logp)
 {
     const int width = n_act / n_part;
     int i, k, d;
 
-    for (i = 0; i < n; i++, mean += REAL_LD(n_act), action += n_act)
+    for (i = 0; i < n; i++, mean += ld, action += n_act)
         for (k = 0; k < n_part; k++) {
             double sum = 0;
 

@@ -21,8 +21,9 @@ void gaussian_logp(const real *mean, const real *action, int n, int n_act, const
                    double norm, real *logp);
 
 // The same of the parts of an action chunk apart: logp (n, n_part), where each part is n_act /
-// n_part numbers of the action. A row's result does not depend on the others.
-void gaussian_parts(const real *mean, const real *action, int n, int n_act, int n_part,
+// n_part numbers of the action; rows of mean are `ld` apart. A row's result does not depend on the
+// others.
+void gaussian_parts(const real *mean, int ld, const real *action, int n, int n_act, int n_part,
                     const real *log_std, const real *inv_std, real *logp);
 
 #endif

@@ -192,9 +192,11 @@ void fleet_clip(const struct fleet *f, const float *action, float *out)
                                               : action[k];
 }
 
-enum status fleet_step(struct fleet *f, const int *env, const float *action, int n)
+enum status fleet_step_chunks(struct fleet *f, const int *env, const float *action, int chunk,
+                              int n)
 {
-    size_t n_act = (size_t)f->spec.n_act, stride = step_stride(1, f->spec.n_act);
+    size_t width = (size_t)chunk * (size_t)f->spec.n_act;
+    size_t stride = step_stride(chunk, f->spec.n_act);
     int s, i;
 
     for (s = 0; s < f->n_source; s++) {
@@ -215,8 +217,8 @@ enum status fleet_step(struct fleet *f, const int *env, const float *action, int
             if (f->place[env[i]].source != s)
                 continue;
             row->env = f->place[env[i]].env;
-            row->n_sub = 1;
-            memcpy(row + 1, action + (size_t)i * n_act, n_act * sizeof action[0]);
+            row->n_sub = (uint32_t)chunk;
+            memcpy(row + 1, action + (size_t)i * width, width * sizeof action[0]);
             at += stride;
         }
         st = envclient_step_send(c, m);
@@ -224,6 +226,11 @@ enum status fleet_step(struct fleet *f, const int *env, const float *action, int
             return st;
     }
     return ST_OK;
+}
+
+enum status fleet_step(struct fleet *f, const int *env, const float *action, int n)
+{
+    return fleet_step_chunks(f, env, action, 1, n);
 }
 
 enum status fleet_reset_some(struct fleet *f, const int *env, struct reset_row *rows, int n)

@@ -38,6 +38,10 @@ void fleet_clip(const struct fleet *f, const float *action, float *out);
 // gone are swallowed, since its reader says so.
 NODISCARD enum status fleet_step(struct fleet *f, const int *env, const float *action, int n);
 
+// The same with chunks of actions (n, chunk, n_act); `chunk` is the k_max of the servers' HELLO.
+NODISCARD enum status fleet_step_chunks(struct fleet *f, const int *env, const float *action,
+                                        int chunk, int n);
+
 // A server is gone: its envs into env (n_env), ascending; how many. 0 if it was lost already, and
 // its return was refused.
 int fleet_lose(struct fleet *f, int source, int *env);

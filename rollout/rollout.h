@@ -30,6 +30,10 @@ struct rollout_config {
     int64_t num_envs;          // envs to take in all, 0 = all that are free
     int64_t env_offset;        // global number of this worker's first env
     int64_t horizon;           // steps of a chunk
+    int64_t
+        action_chunk; // actions of a decision: whole episodes are played, see player.h; 0: steps
+    bool own_starts;  // the worker is the only one of its task: it counts starts by itself
+    int64_t start_states; // of those: states that episodes begin in, 0 = always a new one
     int64_t seed;
     int64_t batch_max; // inference: rows per batch, 0 = half of the envs
     int64_t batch_timeout_ns;

@@ -51,7 +51,8 @@ static inline void token_read(struct h5file *f, const char *name, int rows, int 
 static inline void token_update(struct golden_token *g)
 {
     (void)gaussian_inv_std(g->log_std, TOKEN_W, g->inv_std);
-    gaussian_parts(g->mean, g->action, TOKEN_N, TOKEN_W, TOKEN_C, g->log_std, g->inv_std, g->logp);
+    gaussian_parts(g->mean, TOKEN_LD, g->action, TOKEN_N, TOKEN_W, TOKEN_C, g->log_std, g->inv_std,
+                   g->logp);
 }
 
 static inline void token_load(struct golden_token *g)
@@ -104,6 +105,7 @@ static inline void token_run(const struct golden_token *g, const struct token_co
     const struct token_rows rows = {.n = n,
                                     .chunk = TOKEN_C,
                                     .n_act = TOKEN_D,
+                                    .ld = TOKEN_LD,
                                     .mean = g->mean + at * TOKEN_LD,
                                     .log_std = g->log_std,
                                     .inv_std = g->inv_std,
@@ -152,8 +154,8 @@ static inline void token_check(double rtol)
         real policy[1];
         char name[64];
 
-        assert_ok(token_level_parse(level[i / 9], &cfg.level));
-        assert_ok(token_mean_parse(mean[i / 3 % 3], &cfg.mean));
+        cfg.level = (enum token_level)(i / 9);
+        cfg.mean = (enum token_mean)(i / 3 % 3);
         cfg.objective = i % 3 == 0 ? TOKEN_BEHAVIOUR : TOKEN_DECOUPLED;
         snprintf(name, sizeof name, "%s_%s_%s", level[i / 9], mean[i / 3 % 3], objective[i % 3]);
         r.divisor = token_prepare(&g, &cfg);

@@ -66,11 +66,12 @@ static void a_group_is_held_until_it_is_complete(void **state)
     (void)state;
     add(g, 7, 2, 0, 1);
     add(g, 7, 0, 1, 0);
-    assert_int_equal(groups_take(g, 1, false, &r), ST_AGAIN);
-    assert_int_equal(groups_take(g, 1, true, &r), ST_AGAIN); // it may wait for some versions yet
+    assert_int_equal(groups_take(g, 1, GROUP_WHOLE, &r), ST_AGAIN);
+    assert_int_equal(groups_take(g, 1, GROUP_LAST_CALL, &r),
+                     ST_AGAIN); // it may wait for some versions yet
     assert_int_equal(groups_waiting(g), 2);
     add(g, 7, 1, 1, 0);
-    assert_ok(groups_take(g, 1, false, &r));
+    assert_ok(groups_take(g, 1, GROUP_WHOLE, &r));
     assert_int_equal(r.fate, GROUP_KEPT);
     assert_int_equal(r.n, 3);
     for (uint32_t i = 0; i < 3; i++)
@@ -79,7 +80,7 @@ static void a_group_is_held_until_it_is_complete(void **state)
     assert_close(r.advantage[1], -0.5, 1e-15, 0);
     assert_close(r.advantage[2], 1, 1e-15, 0);
     assert_close(r.mean, 1 / 3.0, 1e-15, 0);
-    assert_int_equal(groups_take(g, 1, false, &r), ST_AGAIN);
+    assert_int_equal(groups_take(g, 1, GROUP_WHOLE, &r), ST_AGAIN);
     assert_int_equal(groups_counts(g)->kept, 1);
     assert_int_equal(groups_counts(g)->incomplete, 0);
     groups_destroy(g);
@@ -95,7 +96,7 @@ static void uniform_groups_are_dropped(void **state)
         for (uint32_t i = 0; i < 2; i++)
             add(g, group, i, 0, (double)group);
     for (uint64_t group = 0; group < 2; group++) {
-        assert_ok(groups_take(g, 0, false, &r));
+        assert_ok(groups_take(g, 0, GROUP_WHOLE, &r));
         assert_int_equal(r.group, group);
         assert_int_equal(r.fate, GROUP_UNIFORM);
         assert_true(r.advantage[0] == 0 && r.advantage[1] == 0);
@@ -115,7 +116,7 @@ static void a_single_member_has_no_baseline(void **state)
         struct groups *g = make(4, 0, all[i]);
 
         add(g, 1, 3, 0, 1);
-        assert_ok(groups_take(g, 0, true, &r));
+        assert_ok(groups_take(g, 0, GROUP_LAST_CALL, &r));
         assert_int_equal(r.fate, GROUP_SINGLE);
         assert_int_equal(r.n, 1);
         assert_true(r.advantage[0] == 0);
@@ -123,7 +124,7 @@ static void a_single_member_has_no_baseline(void **state)
         add(g, 2, 0, 0, 1);
         for (uint32_t k = 1; k < 4; k++)
             add_error(g, 2, k, 0);
-        assert_ok(groups_take(g, 0, false, &r));
+        assert_ok(groups_take(g, 0, GROUP_WHOLE, &r));
         assert_int_equal(r.fate, GROUP_SINGLE);
         assert_int_equal(r.n, 4);
         groups_destroy(g);
@@ -139,7 +140,7 @@ static void errors_are_members_without_a_score(void **state)
     add(g, 1, 0, 0, 0);
     add_error(g, 1, 1, 0);
     add(g, 1, 2, 0, 1);
-    assert_ok(groups_take(g, 0, false, &r));
+    assert_ok(groups_take(g, 0, GROUP_WHOLE, &r));
     assert_int_equal(r.fate, GROUP_KEPT);
     assert_close(r.advantage[0], -1, 1e-15, 0);
     assert_true(r.advantage[1] == 0);
@@ -156,16 +157,31 @@ static void the_last_call_settles_what_would_be_too_old(void **state)
     add(g, 1, 0, 3, 0);
     add(g, 1, 1, 4, 1);
     add(g, 2, 0, 4, 1);
-    assert_int_equal(groups_take(g, 3, true, &r), ST_AGAIN); // at version 4 the lag is still 1
-    assert_int_equal(groups_take(g, 4, false, &r), ST_AGAIN);
-    assert_ok(groups_take(g, 4, true, &r)); // at 5 the first member would be 2 old
+    assert_int_equal(groups_take(g, 3, GROUP_LAST_CALL, &r),
+                     ST_AGAIN); // at version 4 the lag is still 1
+    assert_int_equal(groups_take(g, 4, GROUP_WHOLE, &r), ST_AGAIN);
+    assert_ok(groups_take(g, 4, GROUP_LAST_CALL, &r)); // at 5 the first member would be 2 old
     assert_int_equal(r.group, 1);
     assert_int_equal(r.fate, GROUP_KEPT); // leave one out of the two that came
     assert_close(r.advantage[1], 1, 1e-15, 0);
-    assert_int_equal(groups_take(g, 4, true, &r), ST_AGAIN);
+    assert_int_equal(groups_take(g, 4, GROUP_LAST_CALL, &r), ST_AGAIN);
     assert_int_equal(add(g, 1, 2, 4, 1), GROUP_LATE);
     assert_int_equal(groups_counts(g)->late, 1);
     assert_int_equal(groups_counts(g)->incomplete, 1);
+    groups_destroy(g);
+}
+
+static void all_are_settled_when_nobody_comes_any_more(void **state)
+{
+    struct groups *g = make(4, 9, GROUP_RLOO);
+    struct group_result r;
+
+    (void)state;
+    add(g, 1, 0, 0, 0);
+    add(g, 1, 3, 0, 1);
+    assert_int_equal(groups_take(g, 0, GROUP_LAST_CALL, &r), ST_AGAIN);
+    assert_ok(groups_take(g, 0, GROUP_ALL, &r));
+    assert_int_equal(r.fate, GROUP_KEPT);
     groups_destroy(g);
 }
 
@@ -177,7 +193,7 @@ static void one_member_that_is_too_old_drops_the_group(void **state)
     (void)state;
     add(g, 1, 0, 5, 0);
     add(g, 1, 1, 3, 1);
-    assert_ok(groups_take(g, 5, false, &r)); // at once: nothing can make it younger
+    assert_ok(groups_take(g, 5, GROUP_WHOLE, &r)); // at once: nothing can make it younger
     assert_int_equal(r.fate, GROUP_STALE);
     assert_int_equal(r.n, 2);
     assert_true(r.advantage[0] == 0 && r.advantage[1] == 0);
@@ -194,7 +210,7 @@ static void a_member_counts_once(void **state)
     assert_int_equal(add(g, 1, 1, 0, 1), GROUP_HELD);
     assert_int_equal(add(g, 1, 1, 0, 0), GROUP_TWICE);
     assert_int_equal(add(g, 1, 0, 0, 0), GROUP_HELD);
-    assert_ok(groups_take(g, 0, false, &r));
+    assert_ok(groups_take(g, 0, GROUP_WHOLE, &r));
     assert_close(r.advantage[1], 1, 1e-15, 0); // of the one that came first
     assert_int_equal(groups_counts(g)->twice, 1);
     groups_destroy(g);
@@ -204,7 +220,6 @@ static void what_cannot_be_is_refused(void **state)
 {
     struct groups *g;
     enum group_verdict verdict;
-    enum group_baseline b;
 
     (void)state;
     assert_fails(groups_create(&g, &(struct groups_config){.size = 1}), ST_INVAL, "2 to 256");
@@ -213,9 +228,6 @@ static void what_cannot_be_is_refused(void **state)
                  "member 2 of group 4, expected 0 to 1");
     assert_fails(groups_add(g, &(struct group_member){.score = NAN}, &verdict), ST_INVAL,
                  "not finite");
-    assert_fails(group_baseline_parse("ppo", &b), ST_INVAL, "rloo, grpo or drgrpo");
-    assert_ok(group_baseline_parse("drgrpo", &b));
-    assert_int_equal(b, GROUP_DRGRPO);
     groups_destroy(g);
 }
 
@@ -263,7 +275,7 @@ static void arrival_does_not_matter(void **state)
             int group = order[i] / SIZE, member = order[i] % SIZE;
 
             add(g, (uint64_t)group, (uint32_t)member, 0, (group * 7 + member * member) % 5 < 2);
-            while (rng_below(&rng, 3) == 0 && groups_take(g, 1, false, &r) == ST_OK) {
+            while (rng_below(&rng, 3) == 0 && groups_take(g, 1, GROUP_WHOLE, &r) == ST_OK) {
                 double sum = 0;
 
                 assert_int_equal(r.n, SIZE);
@@ -277,7 +289,7 @@ static void arrival_does_not_matter(void **state)
                 seen += r.n;
             }
         }
-        while (groups_take(g, 2, true, &r) == ST_OK) {
+        while (groups_take(g, 2, GROUP_LAST_CALL, &r) == ST_OK) {
             for (int k = 0; k < SIZE && trial % 20 == 0; k++)
                 want[r.group][k] = r.advantage[k];
             for (int k = 0; k < SIZE; k++)
@@ -314,6 +326,7 @@ int main(void)
         leak_test(a_single_member_has_no_baseline),
         leak_test(errors_are_members_without_a_score),
         leak_test(the_last_call_settles_what_would_be_too_old),
+        leak_test(all_are_settled_when_nobody_comes_any_more),
         leak_test(one_member_that_is_too_old_drops_the_group),
         leak_test(a_member_counts_once),
         leak_test(what_cannot_be_is_refused),

@@ -198,11 +198,12 @@ static void the_score_has_mean_zero(void **state)
 
         for (int d = 0; d < 4; d++)
             action[d] = mean[d] + rng_normal(&rng) / inv_std[d];
-        gaussian_parts(mean, action, 1, 4, 2, log_std, inv_std, logp);
+        gaussian_parts(mean, TOKEN_LD, action, 1, 4, 2, log_std, inv_std, logp);
         token_loss(&cfg,
                    &(struct token_rows){.n = 1,
                                         .chunk = 2,
                                         .n_act = 2,
+                                        .ld = TOKEN_LD,
                                         .mean = mean,
                                         .log_std = log_std,
                                         .inv_std = inv_std,

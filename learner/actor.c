@@ -1,0 +1,172 @@
+#include "learner/actor.h"
+
+#include "common/base/mem.h"
+#include "nn/encoder.h"
+#include "nn/gaussian.h"
+#include "nn/mlp.h"
+#include "nn/obsnorm.h"
+
+#include <string.h>
+
+struct actor {
+    struct model_shape shape;
+    struct model_table table;
+    struct encoder encoder;
+    struct encoder_rows seen;
+    struct mlp net;
+    struct mlp_rows rows;
+    struct obsnorm norm;
+    float *raw; // (ACTOR_ROWS, n_obs)
+    float *obs; // (ACTOR_ROWS, REAL_LD(n_obs)) normalised
+    float *x,
+        *x_grad; // (ACTOR_ROWS, REAL_LD(n_in)) what the network sees; obs, NULL without vision
+    const uint8_t **pictures; // (ACTOR_ROWS, n_view)
+    float *log_std, *inv_std; // (width)
+};
+
+static bool has_vision(const struct actor *a)
+{
+    return a->encoder.n_layer > 0;
+}
+
+static enum status build(struct actor *a, const struct weights *w)
+{
+    const size_t n_obs = (size_t)a->shape.n_obs, width = (size_t)a->shape.n_act;
+    const size_t n_in = ACTOR_ROWS * (size_t)REAL_LD(model_n_in(&a->shape));
+
+    TRY(encoder_init(&a->encoder, &a->shape));
+    TRY(encoder_rows_init(&a->seen, &a->encoder, ACTOR_ROWS, true));
+    TRY(mlp_init(&a->net, &a->shape, a->shape.n_act));
+    TRY(mlp_rows_init(&a->rows, &a->net, ACTOR_ROWS, true));
+    TRY(obsnorm_init(&a->norm, a->shape.n_obs));
+    obsnorm_set(&a->norm, w->obs_mean, w->obs_var);
+    a->raw = mem_alloc(ACTOR_ROWS * n_obs, sizeof *a->raw);
+    a->obs = mem_alloc(ACTOR_ROWS * (size_t)REAL_LD(a->shape.n_obs), sizeof *a->obs);
+    a->log_std = mem_alloc(2 * width, sizeof *a->log_std);
+    if (!a->raw || !a->obs || !a->log_std)
+        return ST_NOMEM;
+    a->inv_std = a->log_std + width;
+    if (!has_vision(a))
+        return ST_OK;
+    a->x = mem_alloc(2 * n_in, sizeof *a->x);
+    a->pictures = mem_alloc(ACTOR_ROWS * (size_t)a->shape.vision.stack, sizeof a->pictures[0]);
+    if (!a->x || !a->pictures)
+        return ST_NOMEM;
+    a->x_grad = a->x + n_in;
+    return ST_OK;
+}
+
+enum status actor_create(struct actor **out, const struct weights *w)
+{
+    struct actor *a = mem_alloc(1, sizeof *a);
+    enum status st;
+
+    if (!a)
+        return ST_NOMEM;
+    a->shape = w->shape;
+    model_table_make(&a->table, &a->shape);
+    st = build(a, w);
+    if (st != ST_OK) {
+        actor_destroy(a);
+        return st;
+    }
+    *out = a;
+    return ST_OK;
+}
+
+void actor_destroy(struct actor *a)
+{
+    if (!a)
+        return;
+    encoder_fini(&a->encoder);
+    encoder_rows_fini(&a->seen);
+    mlp_fini(&a->net);
+    mlp_rows_fini(&a->rows);
+    obsnorm_fini(&a->norm);
+    mem_free(a->raw);
+    mem_free(a->obs);
+    mem_free(a->x);
+    mem_free(a->pictures);
+    mem_free(a->log_std);
+    mem_free(a);
+}
+
+int actor_width(const struct actor *a)
+{
+    return a->shape.n_act;
+}
+
+int64_t actor_params(const struct actor *a)
+{
+    return a->table.n_policy; // the value network's come behind
+}
+
+int64_t actor_log_std_at(const struct actor *a)
+{
+    return a->table.piece[a->table.i_log_std].offset;
+}
+
+int actor_ld(const struct actor *a)
+{
+    return REAL_LD(a->shape.n_act);
+}
+
+void actor_use(struct actor *a, const float *params)
+{
+    encoder_pack(&a->encoder, params);
+    mlp_pack(&a->net, params + a->table.n_encoder);
+    memcpy(a->log_std, params + actor_log_std_at(a), (size_t)a->shape.n_act * sizeof a->log_std[0]);
+    (void)gaussian_inv_std(a->log_std, a->shape.n_act, a->inv_std);
+}
+
+const float *actor_log_std(const struct actor *a)
+{
+    return a->log_std;
+}
+
+const float *actor_inv_std(const struct actor *a)
+{
+    return a->inv_std;
+}
+
+enum status actor_forward(struct actor *a, const struct actor_row *rows, int n, const float **mean)
+{
+    const size_t n_obs = (size_t)a->shape.n_obs, n_view = (size_t)a->shape.vision.stack;
+    const size_t bytes = model_picture_bytes(&a->shape.vision);
+    const float *x = a->obs;
+
+    if (n < 1 || n > ACTOR_ROWS)
+        return FAIL(ST_INVAL, "%d decisions in one pass, expected 1 to %d", n, ACTOR_ROWS);
+    for (int i = 0; i < n; i++)
+        memcpy(a->raw + (size_t)i * n_obs, rows[i].obs, n_obs * sizeof a->raw[0]);
+    obsnorm_rows(&a->norm, a->raw, n, a->obs);
+    if (has_vision(a)) {
+        for (int i = 0; i < n; i++) {
+            if (!rows[i].pictures)
+                return FAIL(ST_INVAL, "decision %d has no pictures, the model sees %zu", i, n_view);
+            for (size_t k = 0; k < n_view; k++)
+                a->pictures[(size_t)i * n_view + k] = rows[i].pictures + k * bytes;
+        }
+        encoder_forward(&a->encoder, &a->seen, a->pictures, a->obs, n, a->x);
+        x = a->x;
+    }
+    *mean = mlp_forward(&a->net, &a->rows, x, n);
+    return ST_OK;
+}
+
+float *actor_mean_grad(struct actor *a)
+{
+    return mlp_out_grad(&a->net, &a->rows);
+}
+
+void actor_backward(struct actor *a, int n, const float *log_std_grad, float *grad)
+{
+    float *to = grad + actor_log_std_at(a);
+
+    for (int d = 0; d < a->shape.n_act; d++)
+        to[d] += log_std_grad[d];
+    mlp_backward(&a->net, &a->rows, has_vision(a) ? a->x : a->obs, n, grad + a->table.n_encoder,
+                 a->x_grad);
+    if (has_vision(a))
+        encoder_backward(&a->encoder, &a->seen, a->pictures, n, a->x_grad, grad);
+}

@@ -1,0 +1,42 @@
+// played.h - the open episodes of all envs of a rollout worker of chunk policies: decisions and
+// their outcomes are appended until the episode ends, then it becomes an EPISODE message.
+//
+// Threads: one at a time. Memory grows to the longest episode, then stays.
+#ifndef ROLLOUT_PLAYED_H
+#define ROLLOUT_PLAYED_H
+
+#include "common/wire/episode.h"
+
+struct played;
+
+struct played_config {
+    int n_env, n_obs, n_act, chunk;
+    int n_view;           // pictures of an observation
+    size_t picture_bytes; // of one
+};
+
+NODISCARD enum status played_create(struct played **out, const struct played_config *cfg);
+void played_destroy(struct played *p); // NULL is fine
+
+// The env is at the start of its episode number `index`, member `member` of `group`.
+void played_begin(struct played *p, int env, uint64_t index, uint64_t group, uint32_t member);
+
+uint64_t played_index(const struct played *p, int env);
+uint64_t played_group(const struct played *p, int env);
+uint32_t played_member(const struct played *p, int env);
+int played_decisions(const struct played *p, int env); // behind it, with outcome
+
+// A decision: obs (n_obs), views (n_view) places of pictures, action (chunk, n_act) as sampled,
+// logp (chunk). The env has no open decision.
+NODISCARD enum status played_decide(struct played *p, int env, const double *obs,
+                                    const uint8_t *const *views, const float *action,
+                                    const float *logp, uint64_t version);
+
+// Its outcome: `executed` actions and their rewards. With 0 the decision is forgotten.
+void played_outcome(struct played *p, int env, const double *reward, uint32_t executed);
+
+// The episode has ended: a message. `flags` as in episode.h.
+NODISCARD enum status played_end(struct played *p, int env, uint32_t env_global, uint32_t flags,
+                                 double score, double episode_return, struct msg **out);
+
+#endif

@@ -1,0 +1,131 @@
+#!/bin/bash
+# groups.sh - learning from groups of whole episodes: it learns; a run is the same in one process, in
+# several, and when it is broken off and resumed; workers and env servers may die; what does not fit
+# is refused with its reason.
+set -eu
+. "$(dirname "$0")/lib.bash"
+
+task=(--task=InvertedPendulum-v5 '--kwargs={"max_episode_steps": 200}')
+shape=(--algo=rloo --num-envs=8 --group-size=4 --window-episodes=16 --hidden=16 --seed=5
+    --lr=0.01 --lr-final=0.01)
+
+train() { # NAME OPTION...
+    "$SIMSTREAM" train "${task[@]}" "${shape[@]}" --action-chunk=3 --out="$work/$1" "${@:2}" \
+        >"$work/$1.txt" 2>&1 || fail "$1: $(cat "$work/$1.txt")"
+}
+
+start() { # NAME COMMAND...: in the background; its process is $pid
+    "$SIMSTREAM" "${@:2}" >"$work/$1.txt" 2>&1 &
+    pid=$!
+    pids+=("$pid")
+}
+
+windows() { # FOLDER N: wait until that many are done
+    for ((i = 0; i < 2400; i++)); do
+        [ "$(wc -l 2>/dev/null <"$work/$1/metrics.jsonl" || echo 0)" -ge "$2" ] && return
+        sleep 0.05
+    done
+    fail "$1 does not reach window $2: $(tail -n 5 "$work"/*.txt)"
+}
+
+# the numbers of each window that do not depend on the clock
+numbers() {
+    grep -oE '"(step|train/(success|loss|kl|grad_norm|std)|groups/[a-z_]*)": *[^,}]*' \
+        "$work/$1/metrics.jsonl"
+}
+
+same() { # NAME: as `whole`
+    diff <(numbers whole) <(numbers "$1") >"$work/diff" || fail "$1: $(head -c 1500 "$work/diff")"
+}
+
+# it learns: from 10 steps of balance to most of the 200, by each baseline
+for algo in rloo grpo drgrpo; do
+    rate=0.01
+    [ $algo = rloo ] || rate=0.01
+    "$SIMSTREAM" train "${task[@]}" --algo=$algo --action-chunk=2 --num-envs=16 --hidden=32,32 \
+        --window-episodes=32 --updates=25 --lr=$rate --lr-final=0.002 --out="$work/$algo" --json \
+        >"$work/$algo.json" 2>"$work/$algo.txt" || fail "$algo: $(cat "$work/$algo.txt")"
+    grep -qE '"mean_return": (1[0-9][0-9]|200|[7-9][0-9])' "$work/$algo.json" ||
+        fail "$algo learned nothing: $(cat "$work/$algo.json")"
+done
+
+# in one process, in several, with a break, and stopped in mid-window
+train whole --updates=12
+[ "$(wc -l <"$work/whole/metrics.jsonl")" = 12 ] || fail "not 12 windows"
+train halves --updates=5
+train halves --updates=12 --resume
+same halves
+
+learner=ipc://$work/l.sock
+start serve serve "${task[@]}" --num-envs=8 --listen="ipc://$work/s.sock"
+start learn learn --listen="$learner" "${shape[@]}" --updates=12 --out="$work/apart"
+learn=$pid
+for i in 4 0; do
+    start rollout$i rollout --env="ipc://$work/s.sock" --learner="$learner" --num-envs=4 \
+        --env-offset=$i --action-chunk=3 --seed=5
+done
+wait "$learn" || fail "apart: $(cat "$work/learn.txt")"
+same apart
+
+start cut train "${task[@]}" "${shape[@]}" --action-chunk=3 --updates=12 --out="$work/cut" \
+    --accel-infer=5ms
+windows cut 3
+kill -TERM "$pid"
+wait "$pid" || fail "stopped run: $(cat "$work/cut.txt")"
+[ "$(wc -l <"$work/cut/metrics.jsonl")" -lt 12 ] || fail "the run was over before the signal"
+train cut --updates=12 --resume
+same cut
+
+# a changed option is named
+code=0
+"$SIMSTREAM" train "${task[@]}" "${shape[@]}" --action-chunk=3 --updates=13 --out="$work/cut" \
+    --resume --clip-high=0.3 >"$work/changed.txt" 2>&1 || code=$?
+[ $code = 2 ] && grep -qF "option 'clip-high' was 0.28" "$work/changed.txt" ||
+    fail "changed: $code $(cat "$work/changed.txt")"
+
+# asynchronous, with deaths: the learner goes on with what is there, and takes back what returns
+start serve1 serve "${task[@]}" --num-envs=8 --listen="ipc://$work/s1.sock"
+start serve2 serve "${task[@]}" --num-envs=4 --listen="ipc://$work/s2.sock"
+serve2=$pid
+start learn2 learn --listen="ipc://$work/l2.sock" "${shape[@]}" --updates=1000000 \
+    --out="$work/async" --train-async --streaming --objective=decoupled --window-max=1
+learn2=$pid
+start lone rollout --env="ipc://$work/s1.sock" --learner="ipc://$work/l2.sock" --num-envs=4 \
+    --action-chunk=3 --rollout-async
+lone=$pid
+start both rollout --env="ipc://$work/s1.sock,ipc://$work/s2.sock" --num-envs=4 --env-offset=4 \
+    --learner="ipc://$work/l2.sock" --action-chunk=3 --rollout-async
+windows async 5
+kill -9 "$serve2"
+n=$(wc -l <"$work/async/metrics.jsonl")
+windows async $((n + 5))
+start serve2 serve "${task[@]}" --num-envs=4 --listen="ipc://$work/s2.sock"
+for ((i = 0; i < 1200; i++)); do
+    grep -qF "got back envs, 4 of 4 are there" "$work/learn2.txt" && break
+    sleep 0.05
+done
+grep -qF "got back envs, 4 of 4 are there" "$work/learn2.txt" || fail "$(cat "$work"/{learn2,both}.txt)"
+kill -9 "$lone"
+n=$(wc -l <"$work/async/metrics.jsonl")
+windows async $((n + 5))
+start lone2 rollout --env="ipc://$work/s1.sock" --learner="ipc://$work/l2.sock" --num-envs=4 \
+    --action-chunk=3 --rollout-async
+n=$(wc -l <"$work/async/metrics.jsonl")
+windows async $((n + 5))
+kill -TERM "$learn2"
+wait "$learn2" || fail "learn2: $(cat "$work/learn2.txt")"
+[ -s "$work/async/policy.h5" ] || fail "no policy"
+
+# what does not fit
+refused() { # TEXT OPTION...
+    local code=0
+    timeout 60 "$SIMSTREAM" train "${task[@]}" --out="$work/bad" "${@:2}" >"$work/bad.txt" 2>&1 ||
+        code=$?
+    [ $code = 2 ] && grep -qF -- "$1" "$work/bad.txt" || fail "'$1': $code $(cat "$work/bad.txt")"
+}
+refused "expected --action-chunk" --algo=rloo
+refused "learns from steps (--algo=ppo)" --action-chunk=4
+refused "expected envs in whole groups" --algo=rloo --action-chunk=4 --num-envs=12
+refused "--init: '$work/rloo/policy.h5' takes 4 observations" --algo=rloo --action-chunk=4 \
+    --init="$work/rloo"
+echo "groups: all as expected"

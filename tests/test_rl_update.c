@@ -1,0 +1,348 @@
+#include "learner/rl_update.h"
+
+#include "tests/wire_samples.h"
+
+#include "common/base/rng.h"
+#include "nn/gaussian.h"
+#include "nn/policy.h"
+
+#define OBS   3
+#define ACT   2
+#define CHUNK 3
+#define WIDTH (ACT * CHUNK)
+#define N_MAX 10 // decisions of an episode
+
+static struct update_config defaults(double lr)
+{
+    struct holder {
+        struct update_config u;
+    } h;
+    static const struct opt table[] = {UPDATE_OPTS(struct holder, u), {0}};
+
+    assert_ok(opts_defaults(table, &h));
+    h.u.lr = h.u.lr_final = lr;
+    h.u.epochs = h.u.minibatches = 1;
+    return h.u;
+}
+
+static struct rl_config rl_defaults(void)
+{
+    struct holder {
+        struct rl_config r;
+    };
+    static struct holder h;
+    static const struct opt table[] = {RL_OPTS(struct holder, r), {0}};
+
+    assert_ok(opts_defaults(table, &h));
+    return h.r;
+}
+
+static struct weights *make_weights(void)
+{
+    struct model_shape shape;
+    struct weights *w;
+
+    assert_ok(model_shape_parse(&shape, OBS, WIDTH, "8"));
+    assert_ok(weights_create(&w, &shape));
+    assert_ok(model_init(&shape, 3, -0.5, w->params));
+    return w;
+}
+
+static const float *log_std_of(const struct weights *w)
+{
+    struct model_table t;
+
+    model_table_make(&t, &w->shape);
+    return w->params + t.piece[t.i_log_std].offset;
+}
+
+// An episode, number `index`, that `w` plays of a task without an env: what is seen is noise, and
+// lengths vary. What was not executed holds `rest`.
+static struct msg *play(const struct weights *w, uint64_t index, float rest, struct episode *out)
+{
+    static const struct join join = {.n_env = 1, .n_obs = OBS, .n_act = ACT, .chunk = CHUNK};
+    static float obs[N_MAX * OBS], mean[WIDTH], action[N_MAX * WIDTH], logp[N_MAX * CHUNK];
+    static float reward[N_MAX * CHUNK], inv_std[WIDTH];
+    static uint32_t executed[N_MAX];
+    static uint64_t version[N_MAX];
+    struct rng rng = rng_make(index, RNG_TEST, w->version, 0, 0);
+    struct episode e = {.head = {.index = index,
+                                 .n_decision = 1 + rng_below(&rng, N_MAX),
+                                 .version_min = w->version,
+                                 .version_max = w->version,
+                                 .n_obs = OBS,
+                                 .n_act = ACT,
+                                 .chunk = CHUNK},
+                        .version = version,
+                        .obs = obs,
+                        .action = action,
+                        .logp = logp,
+                        .reward = reward,
+                        .executed = executed};
+    struct policy *p;
+    struct msg *m = NULL;
+
+    assert_ok(policy_create(&p, &w->shape, 1));
+    (void)gaussian_inv_std(log_std_of(w), WIDTH, inv_std);
+    for (uint32_t i = 0; i < e.head.n_decision; i++) {
+        double seen[OBS];
+        struct policy_row row = {.obs = seen};
+
+        for (int k = 0; k < OBS; k++)
+            seen[k] = obs[(int)i * OBS + k] = (float)rng_normal(&rng);
+        assert_ok(policy_act(p, w, &row, 1, true, mean, NULL));
+        executed[i] = i + 1 < e.head.n_decision ? CHUNK : 1 + rng_below(&rng, CHUNK);
+        version[i] = w->version;
+        for (int d = 0; d < WIDTH; d++)
+            action[(int)i * WIDTH + d] = mean[d] + (float)rng_normal(&rng) / inv_std[d];
+        gaussian_parts(mean, WIDTH, action + i * WIDTH, 1, WIDTH, CHUNK, log_std_of(w), inv_std,
+                       logp + i * CHUNK);
+        for (int k = (int)executed[i]; k < CHUNK; k++) {
+            logp[(int)i * CHUNK + k] += rest;
+            for (int d = 0; d < ACT; d++)
+                action[(int)i * WIDTH + k * ACT + d] += rest;
+        }
+        e.head.n_sub += executed[i];
+    }
+    policy_destroy(p);
+    assert_ok(episode_write(&m, &e));
+    assert_ok(episode_read(m, &join, out));
+    return m;
+}
+
+static double advantage_of(uint64_t index)
+{
+    return (index % 3 == 0) - 0.4;
+}
+
+static void add(struct rl_updater *u, const struct weights *w, uint64_t index, float rest)
+{
+    struct episode e;
+    struct msg *m = play(w, index, rest, &e);
+
+    assert_ok(rl_add(u, m, &e, "do it", advantage_of(index)));
+}
+
+#define EPISODES 40
+
+// The parameters after one window of the same episodes: in order, or not, accumulated after each
+// `cut` of them.
+static struct weights *window(const struct rl_config *rl, const struct update_config *cfg, int cut,
+                              bool backwards, float rest, struct rl_stats *stats)
+{
+    struct weights *w = make_weights(), *out;
+    struct rl_updater *u;
+
+    assert_ok(rl_create(&u, cfg, rl, w, 10));
+    for (int i = 0; i < EPISODES; i++) {
+        add(u, w, (uint64_t)(backwards ? EPISODES - 1 - i : i), rest);
+        if (i % cut == cut - 1)
+            assert_ok(rl_accumulate(u));
+    }
+    assert_ok(rl_step(u, &out, stats));
+    weights_drop(w);
+    rl_destroy(u);
+    return out;
+}
+
+static void the_cut_and_the_order_do_not_matter(void **state)
+{
+    static const int cuts[] = {1, 7, EPISODES};
+    struct update_config cfg = defaults(0.01);
+    struct rl_config rl = rl_defaults();
+    struct rl_stats stats, other;
+
+    (void)state;
+    for (rl.mean = TOKEN_SEQUENCE; rl.mean <= TOKEN_FIXED; rl.mean++) {
+        struct weights *want = window(&rl, &cfg, 1, false, 0, &stats);
+
+        for (int i = 0; i < 6; i++) {
+            struct weights *got = window(&rl, &cfg, cuts[i % 3], i >= 3, 0, &other);
+
+            assert_close(other.grad_norm, stats.grad_norm, 1e-5, 0);
+            assert_close(other.loss, stats.loss, 1e-5, 1e-7);
+            for (int64_t k = 0; k < want->n_param; k++)
+                assert_close(got->params[k], want->params[k], 0, 2e-4);
+            weights_drop(got);
+        }
+        weights_drop(want);
+    }
+}
+
+static void the_same_order_gives_the_same_bits(void **state)
+{
+    struct update_config cfg = defaults(0.01);
+    struct rl_config rl = rl_defaults();
+    struct rl_stats stats;
+    struct weights *a, *b;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        cfg.epochs = 1 + 2 * i;
+        cfg.minibatches = 1 + 3 * i;
+        rl.objective = i ? TOKEN_DECOUPLED : TOKEN_BEHAVIOUR;
+        a = window(&rl, &cfg, 5, false, 0, &stats);
+        b = window(&rl, &cfg, 5, false, 0, &stats);
+        assert_memory_equal(a->params, b->params, (size_t)a->n_param * sizeof a->params[0]);
+        assert_int_equal(stats.steps, i ? 12 : 1);
+        weights_drop(a);
+        weights_drop(b);
+    }
+}
+
+// Data of the present version: every ratio is exactly 1, though rollout and learner computed it in
+// batches of other sizes.
+static void fresh_data_has_no_ratio(void **state)
+{
+    struct update_config cfg = defaults(0.01);
+    struct rl_config rl = rl_defaults();
+    struct rl_stats stats;
+
+    (void)state;
+    for (rl.level = TOKEN_ACTION; rl.level <= TOKEN_CHUNK; rl.level++) {
+        weights_drop(window(&rl, &cfg, 3, false, 0, &stats));
+        assert_true(stats.log_ratio_max == 0 && stats.kl == 0 && stats.clip_fraction == 0);
+        assert_true(stats.weight_mean == 1 && stats.ess == 1 && stats.capped == 0);
+        assert_int_equal(stats.episodes, EPISODES);
+    }
+}
+
+static void what_was_not_executed_changes_no_bit(void **state)
+{
+    struct update_config cfg = defaults(0.01);
+    struct rl_config rl = rl_defaults();
+    struct rl_stats stats, other;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct weights *a, *b;
+
+        rl.level = i % 2;
+        cfg.minibatches = 1 + i / 2;
+        a = window(&rl, &cfg, 4, false, 0, &stats);
+        b = window(&rl, &cfg, 4, false, 5, &other);
+        assert_memory_equal(a->params, b->params, (size_t)a->n_param * sizeof a->params[0]);
+        assert_memory_equal(&stats, &other, sizeof stats);
+        weights_drop(a);
+        weights_drop(b);
+    }
+}
+
+static void an_empty_window_only_counts(void **state)
+{
+    struct update_config cfg = defaults(0.01);
+    struct rl_config rl = rl_defaults();
+    struct weights *w = make_weights(), *out;
+    struct rl_updater *u;
+    struct rl_stats stats;
+
+    (void)state;
+    assert_ok(rl_create(&u, &cfg, &rl, w, 10));
+    assert_ok(rl_step(u, &out, &stats));
+    assert_int_equal(out->version, 1);
+    assert_int_equal(stats.steps, 0);
+    assert_memory_equal(out->params, w->params, (size_t)w->n_param * sizeof w->params[0]);
+    weights_drop(out);
+    weights_drop(w);
+    rl_destroy(u);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    struct update_config cfg = defaults(0.01);
+    struct rl_config rl = rl_defaults();
+    struct weights *w = make_weights();
+    struct rl_updater *u;
+    struct episode e;
+    struct msg *m;
+
+    (void)state;
+    cfg.threads = 2;
+    assert_fails(rl_create(&u, &cfg, &rl, w, 10), ST_INVAL, "--learner-threads is 2, expected 1");
+    cfg.threads = 1;
+    assert_ok(rl_create(&u, &cfg, &rl, w, 10));
+    m = play(w, 0, 0, &e);
+    e.head.n_obs = 4;
+    assert_fails(rl_add(u, m, &e, "", 1), ST_PROTO, "an episode of 4 observations");
+    m = play(w, 0, 0, &e);
+    e.head.version_max = 1;
+    assert_fails(rl_add(u, m, &e, "", 1), ST_PROTO, "of version 1, the present one is 0");
+    m = play(w, 0, 0, &e);
+    e.head.n_decision = 0;
+    assert_fails(rl_add(u, m, &e, "", 1), ST_PROTO, "without decisions");
+    weights_drop(w);
+    rl_destroy(u);
+}
+
+// --- a bandit ------------------------------------------------------------------------------------
+
+// Episodes of one decision; an action counts as good where its first number is positive. Groups of
+// eight with RLOO, acted by the policy `lag` versions ago: the good action is learned with data of
+// any age that the weights bear.
+static double learn_bandit(int lag, enum token_objective objective)
+{
+    enum { KEEP = 8, SIZE = 8, UPDATES = 50 };
+    struct update_config cfg = defaults(0.02);
+    struct rl_config rl = rl_defaults();
+    struct weights *w = make_weights(), *past[KEEP];
+    struct rl_updater *u;
+    int good = 0, all = 0;
+
+    rl.objective = objective;
+    assert_ok(rl_create(&u, &cfg, &rl, w, UPDATES));
+    for (int i = 0; i < KEEP; i++)
+        past[i] = weights_hold(w);
+    for (int step = 0; step < UPDATES; step++) {
+        const struct weights *act = past[(step - lag + KEEP) % KEEP];
+        struct episode e[SIZE];
+        struct msg *m[SIZE];
+        double score[SIZE], advantage[SIZE];
+        struct rl_stats stats;
+        struct weights *out;
+
+        for (int i = 0; i < SIZE; i++) {
+            m[i] = play(act, (uint64_t)(step * SIZE + i), 0, &e[i]);
+            e[i].head.n_decision = e[i].head.n_sub = 1;
+            score[i] = e[i].action[0] > 0;
+            good += step >= UPDATES - 10 && score[i] > 0;
+            all += step >= UPDATES - 10;
+        }
+        group_advantages(GROUP_RLOO, score, SIZE, advantage);
+        for (int i = 0; i < SIZE; i++)
+            assert_ok(rl_add(u, m[i], &e[i], "", advantage[i]));
+        assert_ok(rl_step(u, &out, &stats));
+        weights_drop(past[(step + 1) % KEEP]);
+        past[(step + 1) % KEEP] = out;
+    }
+    for (int i = 0; i < KEEP; i++)
+        weights_drop(past[i]);
+    weights_drop(w);
+    rl_destroy(u);
+    return (double)good / all;
+}
+
+static void a_bandit_is_learned_from_fresh_and_stale_data(void **state)
+{
+    static const int lags[] = {0, 1, 4};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_true(learn_bandit(lags[i], TOKEN_BEHAVIOUR) > 0.9);
+        assert_true(learn_bandit(lags[i], TOKEN_DECOUPLED) > 0.9);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        wire_test(the_cut_and_the_order_do_not_matter),
+        wire_test(the_same_order_gives_the_same_bits),
+        wire_test(fresh_data_has_no_ratio),
+        wire_test(what_was_not_executed_changes_no_bit),
+        wire_test(an_empty_window_only_counts),
+        wire_test(what_does_not_fit_is_refused),
+        wire_test(a_bandit_is_learned_from_fresh_and_stale_data),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
