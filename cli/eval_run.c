@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/embedded.h"
 #include "cli/eval_film.h"
+#include "cli/indices.h"
 #include "cli/limits.h"
 
 #include "common/base/file.h"
@@ -93,32 +94,27 @@ static enum status add_member(struct run *r, const struct scene_task *task, long
     return ST_OK;
 }
 
-// "0,3,5-7"
+struct choice {
+    struct run *run;
+    const struct scene_task *suite;
+};
+
+static enum status choose_one(void *arg, long index)
+{
+    const struct choice *c = arg;
+
+    return add_member(c->run, c->suite, index);
+}
+
 static enum status choose(struct run *r, const struct scene_task *task)
 {
-    const char *p = r->cfg->tasks;
-    long i, first, last;
-    char *end;
+    struct choice c = {.run = r, .suite = task};
 
-    if (!*p) {
-        for (i = 0; i < task->n_member; i++)
-            TRY(add_member(r, task, i));
-        return ST_OK;
-    }
-    for (;;) {
-        first = last = strtol(p, &end, 10);
-        if (end != p && *end == '-') {
-            p = end + 1;
-            last = strtol(p, &end, 10);
-        }
-        if (end == p || (*end && *end != ',') || first > last)
-            return FAIL(ST_INVAL, "--tasks: '%s', expected indices such as 0,3,5-7", r->cfg->tasks);
-        for (i = first; i <= last; i++)
-            TRY(add_member(r, task, i));
-        if (!*end)
-            return ST_OK;
-        p = end + 1;
-    }
+    if (*r->cfg->tasks)
+        return indices_each(r->cfg->tasks, "--tasks", choose_one, &c);
+    for (long i = 0; i < task->n_member; i++)
+        TRY(add_member(r, task, i));
+    return ST_OK;
 }
 
 static enum status add_suites(struct run *r)

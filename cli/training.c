@@ -65,6 +65,14 @@ static void announce(const struct training *t)
     fflush(stdout);
 }
 
+static bool partner_ended(const struct training *t)
+{
+    for (int i = 0; i < t->n_partner; i++)
+        if (atomic_load(t->partner_ended[i]))
+            return true;
+    return false;
+}
+
 enum status training_watch(struct training *t)
 {
     pthread_t thread;
@@ -77,7 +85,7 @@ enum status training_watch(struct training *t)
             announce(t);
             announced = true;
         }
-        if (atomic_load(t->asked) || (t->partner_ended && atomic_load(t->partner_ended)))
+        if (atomic_load(t->asked) || partner_ended(t))
             atomic_store(&t->stop, true);
         clock_sleep_ns(50 * NS_PER_MS);
         draw(t);

@@ -6,13 +6,16 @@
 #include "common/base/thread.h"
 #include "learner/learner.h"
 
+#define TRAINING_PARTNERS_MAX 32
+
 struct training {
     struct learner_config *cfg; // borrowed
     struct learner_progress progress;
-    const atomic_bool *asked;         // by a signal
-    const atomic_bool *partner_ended; // the rollout worker in this process, NULL = none
-    bool announce, json;              // print the learner's address, as JSON
-    atomic_bool stop;                 // the learner's
+    const atomic_bool *asked;                                // by a signal
+    const atomic_bool *partner_ended[TRAINING_PARTNERS_MAX]; // rollout workers in this process
+    int n_partner;
+    bool announce, json; // print the learner's address, as JSON
+    atomic_bool stop;    // the learner's
     atomic_bool ended;
     enum status st;
     struct error err;

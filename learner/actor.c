@@ -9,6 +9,7 @@
 #include <string.h>
 
 struct actor {
+    struct actor_vla *vla; // NULL: perceptrons, which all but the last is for
     struct model_shape shape;
     struct model_table table;
     struct encoder encoder;
@@ -21,6 +22,7 @@ struct actor {
     float *x,
         *x_grad; // (ACTOR_ROWS, REAL_LD(n_in)) what the network sees; obs, NULL without vision
     const uint8_t **pictures; // (ACTOR_ROWS, n_view)
+    int width, n_act;
     float *log_std, *inv_std; // (width)
 };
 
@@ -29,11 +31,32 @@ static bool has_vision(const struct actor *a)
     return a->encoder.n_layer > 0;
 }
 
+static enum status make_std(struct actor *a)
+{
+    a->log_std = mem_alloc(2 * (size_t)a->width, sizeof *a->log_std);
+    if (!a->log_std)
+        return ST_NOMEM;
+    a->inv_std = a->log_std + a->width;
+    return ST_OK;
+}
+
+static enum status build_vla(struct actor *a, const struct weights *w, int64_t budget)
+{
+    a->width = (int)(w->vla->model.chunk * w->vla->model.action);
+    a->n_act = (int)w->vla->model.action;
+    TRY(make_std(a));
+    return actor_vla_create(&a->vla, w, budget);
+}
+
 static enum status build(struct actor *a, const struct weights *w)
 {
-    const size_t n_obs = (size_t)a->shape.n_obs, width = (size_t)a->shape.n_act;
-    const size_t n_in = ACTOR_ROWS * (size_t)REAL_LD(model_n_in(&a->shape));
+    const size_t n_obs = (size_t)w->shape.n_obs;
+    const size_t n_in = ACTOR_ROWS * (size_t)REAL_LD(model_n_in(&w->shape));
 
+    a->shape = w->shape;
+    a->width = a->n_act = w->shape.n_act;
+    model_table_make(&a->table, &a->shape);
+    TRY(make_std(a));
     TRY(encoder_init(&a->encoder, &a->shape));
     TRY(encoder_rows_init(&a->seen, &a->encoder, ACTOR_ROWS, true));
     TRY(mlp_init(&a->net, &a->shape, a->shape.n_act));
@@ -42,10 +65,8 @@ static enum status build(struct actor *a, const struct weights *w)
     obsnorm_set(&a->norm, w->obs_mean, w->obs_var);
     a->raw = mem_alloc(ACTOR_ROWS * n_obs, sizeof *a->raw);
     a->obs = mem_alloc(ACTOR_ROWS * (size_t)REAL_LD(a->shape.n_obs), sizeof *a->obs);
-    a->log_std = mem_alloc(2 * width, sizeof *a->log_std);
-    if (!a->raw || !a->obs || !a->log_std)
+    if (!a->raw || !a->obs)
         return ST_NOMEM;
-    a->inv_std = a->log_std + width;
     if (!has_vision(a))
         return ST_OK;
     a->x = mem_alloc(2 * n_in, sizeof *a->x);
@@ -56,16 +77,14 @@ static enum status build(struct actor *a, const struct weights *w)
     return ST_OK;
 }
 
-enum status actor_create(struct actor **out, const struct weights *w)
+enum status actor_create(struct actor **out, const struct weights *w, int64_t budget)
 {
     struct actor *a = mem_alloc(1, sizeof *a);
     enum status st;
 
     if (!a)
         return ST_NOMEM;
-    a->shape = w->shape;
-    model_table_make(&a->table, &a->shape);
-    st = build(a, w);
+    st = w->vla ? build_vla(a, w, budget) : build(a, w);
     if (st != ST_OK) {
         actor_destroy(a);
         return st;
@@ -78,6 +97,7 @@ void actor_destroy(struct actor *a)
 {
     if (!a)
         return;
+    actor_vla_destroy(a->vla);
     encoder_fini(&a->encoder);
     encoder_rows_fini(&a->seen);
     mlp_fini(&a->net);
@@ -91,32 +111,52 @@ void actor_destroy(struct actor *a)
     mem_free(a);
 }
 
+int actor_rows(const struct actor *a)
+{
+    int rows = a->vla ? actor_vla_rows(a->vla) : ACTOR_ROWS;
+
+    return rows < ACTOR_ROWS ? rows : ACTOR_ROWS;
+}
+
 int actor_width(const struct actor *a)
 {
-    return a->shape.n_act;
-}
-
-int64_t actor_params(const struct actor *a)
-{
-    return a->table.n_policy; // the value network's come behind
-}
-
-int64_t actor_log_std_at(const struct actor *a)
-{
-    return a->table.piece[a->table.i_log_std].offset;
+    return a->width;
 }
 
 int actor_ld(const struct actor *a)
 {
-    return REAL_LD(a->shape.n_act);
+    return a->vla ? a->width : REAL_LD(a->width);
+}
+
+int64_t actor_params(const struct actor *a)
+{
+    // perceptrons: the value network's come behind
+    return a->vla ? actor_vla_params(a->vla) : a->table.n_policy;
+}
+
+int64_t actor_log_std_at(const struct actor *a)
+{
+    return a->vla ? actor_vla_log_std_at(a->vla) : a->table.piece[a->table.i_log_std].offset;
+}
+
+int actor_n_log_std(const struct actor *a)
+{
+    return a->n_act;
 }
 
 void actor_use(struct actor *a, const float *params)
 {
+    const float *log_std = params + actor_log_std_at(a);
+
+    for (int d = 0; d < a->width; d++)
+        a->log_std[d] = log_std[d % a->n_act];
+    (void)gaussian_inv_std(a->log_std, a->width, a->inv_std);
+    if (a->vla) {
+        actor_vla_use(a->vla, params);
+        return;
+    }
     encoder_pack(&a->encoder, params);
     mlp_pack(&a->net, params + a->table.n_encoder);
-    memcpy(a->log_std, params + actor_log_std_at(a), (size_t)a->shape.n_act * sizeof a->log_std[0]);
-    (void)gaussian_inv_std(a->log_std, a->shape.n_act, a->inv_std);
 }
 
 const float *actor_log_std(const struct actor *a)
@@ -135,6 +175,8 @@ enum status actor_forward(struct actor *a, const struct actor_row *rows, int n, 
     const size_t bytes = model_picture_bytes(&a->shape.vision);
     const float *x = a->obs;
 
+    if (a->vla)
+        return actor_vla_forward(a->vla, rows, n, mean);
     if (n < 1 || n > ACTOR_ROWS)
         return FAIL(ST_INVAL, "%d decisions in one pass, expected 1 to %d", n, ACTOR_ROWS);
     for (int i = 0; i < n; i++)
@@ -156,15 +198,19 @@ enum status actor_forward(struct actor *a, const struct actor_row *rows, int n, 
 
 float *actor_mean_grad(struct actor *a)
 {
-    return mlp_out_grad(&a->net, &a->rows);
+    return a->vla ? actor_vla_mean_grad(a->vla) : mlp_out_grad(&a->net, &a->rows);
 }
 
 void actor_backward(struct actor *a, int n, const float *log_std_grad, float *grad)
 {
     float *to = grad + actor_log_std_at(a);
 
-    for (int d = 0; d < a->shape.n_act; d++)
-        to[d] += log_std_grad[d];
+    for (int d = 0; d < a->width; d++)
+        to[d % a->n_act] += log_std_grad[d];
+    if (a->vla) {
+        actor_vla_backward(a->vla, grad);
+        return;
+    }
     mlp_backward(&a->net, &a->rows, has_vision(a) ? a->x : a->obs, n, grad + a->table.n_encoder,
                  a->x_grad);
     if (has_vision(a))

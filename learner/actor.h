@@ -3,33 +3,32 @@
 //
 // The family of weights.h's perceptrons: the observation, normalised as the weights say, and the
 // views of a model with vision (model.h: `stack` is their number) give chunk * n_act means. Its
-// numbers are those of nn/policy.h to the bit, so the ratio of fresh data is exactly 1.
+// numbers are those of nn/policy.h to the bit, so the ratio of fresh data is exactly 1. A vision-
+// language-action model (actor_vla.h) sees the robot's state, pictures and the instruction; it has
+// one standard deviation for each number of an action, which all actions of a chunk share.
 //
 // Threads: one at a time.
 #ifndef LEARNER_ACTOR_H
 #define LEARNER_ACTOR_H
 
+#include "learner/actor_vla.h"
 #include "nn/weights.h"
 
 #define ACTOR_ROWS 256 // decisions of one pass at most
 
-// What was decided on; borrowed.
-struct actor_row {
-    const float *obs;        // (n_obs) raw
-    const uint8_t *pictures; // (n_view, picture_bytes); NULL without vision
-    const char *instruction; // what the task asks for
-};
-
 struct actor;
 
-// `w` gives sizes and normalisers, which stay as they are (borrowed, copied).
-NODISCARD enum status actor_create(struct actor **out, const struct weights *w);
+// `w` gives sizes and normalisers, which stay as they are (borrowed, copied). `budget`: tokens of a
+// pass of a vision-language-action model.
+NODISCARD enum status actor_create(struct actor **out, const struct weights *w, int64_t budget);
 void actor_destroy(struct actor *a); // NULL is fine
 
+int actor_rows(const struct actor *a);           // decisions of a pass, at most ACTOR_ROWS
 int actor_width(const struct actor *a);          // chunk * n_act
+int actor_ld(const struct actor *a);             // from one row of means to the next
 int64_t actor_params(const struct actor *a);     // parameters that are trained, from the first on
 int64_t actor_log_std_at(const struct actor *a); // the first log standard deviation's place
-int actor_ld(const struct actor *a);             // from one row of means to the next
+int actor_n_log_std(const struct actor *a);      // how many there are
 
 // Use these parameters (all of the weights'), which must stay until the next call.
 void actor_use(struct actor *a, const float *params);
@@ -38,7 +37,7 @@ void actor_use(struct actor *a, const float *params);
 const float *actor_log_std(const struct actor *a);
 const float *actor_inv_std(const struct actor *a);
 
-// Means of n <= ACTOR_ROWS decisions: (n, ld), valid until the next call.
+// Means of n <= actor_rows decisions: (n, ld), valid until the next call.
 NODISCARD enum status actor_forward(struct actor *a, const struct actor_row *rows, int n,
                                     const float **mean);
 

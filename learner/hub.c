@@ -161,6 +161,21 @@ static enum status check_join(struct hub *hub, const struct join *j)
     return ST_OK;
 }
 
+// The worker sends the state and the pictures that the model sees.
+static enum status see_as_model(const struct vla_about *vla, struct join *j)
+{
+    if (j->chunk != (uint32_t)vla->model.chunk || j->n_act != (uint32_t)vla->model.action)
+        return FAIL(ST_INVAL,
+                    "the worker's decisions are %u actions of %u numbers, the policy's "
+                    "%lld of %lld",
+                    j->chunk, j->n_act, (long long)vla->model.chunk, (long long)vla->model.action);
+    j->n_obs = VLA_STATE;
+    j->n_view = (uint32_t)vla->input.n_camera;
+    j->width = j->height = (uint32_t)vla->model.image;
+    j->picture[0] = '\0'; // whatever their names
+    return ST_OK;
+}
+
 static enum status read_join(struct worker *w)
 {
     struct hub *hub = w->hub;
@@ -173,6 +188,8 @@ static enum status read_join(struct worker *w)
     st = join_read(m, &w->join);
     msg_free(m);
     TRY(st);
+    if (hub->cfg.vla)
+        TRY(see_as_model(hub->cfg.vla, &w->join));
     pthread_mutex_lock(&hub->mtx);
     st = check_join(hub, &w->join);
     if (st == ST_OK) {

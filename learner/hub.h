@@ -12,6 +12,7 @@
 #include "common/wire/episode.h"
 #include "common/wire/link.h"
 #include "common/wire/trainproto.h"
+#include "nn/vla_about.h"
 
 enum hub_kind { HUB_JOINED, HUB_LEFT, HUB_CHUNK, HUB_EPISODE, HUB_STATE, HUB_LOST, HUB_BACK };
 
@@ -31,10 +32,11 @@ struct hub_config {
     const char *listen;
     const char *task; // "" = any
     uint32_t horizon;
-    uint32_t n_env;        // envs of all workers together
-    uint32_t n_obs, n_act; // 0 = those of the first worker
-    const char *conv;      // of models with vision, see model_conv_parse
-    int stack;             // pictures that they see at once
+    uint32_t n_env;              // envs of all workers together
+    uint32_t n_obs, n_act;       // 0 = those of the first worker
+    const char *conv;            // of models with vision, see model_conv_parse
+    int stack;                   // pictures that they see at once
+    const struct vla_about *vla; // EPISODEs hold what this model sees, not what JOIN says; or NULL
     uint32_t group_size; // workers send EPISODEs in groups of so many; 0: CHUNKs. Tasks may differ
 };
 

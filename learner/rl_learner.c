@@ -7,15 +7,14 @@
 #include "common/base/thread.h"
 #include "learner/admission.h"
 #include "learner/hub.h"
-#include "learner/rl_checkpoint.h"
-#include "learner/scale.h"
+#include "learner/rl_start.h"
+#include "learner/rl_window.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define STOP_WAIT_NS (100 * NS_PER_MS) // how soon *stop is seen
-#define RECENT       100               // episodes behind the mean success
 
 struct member {
     int worker;
@@ -36,6 +35,7 @@ struct learner {
     const atomic_bool *stop;
     struct learner_progress *progress;
     struct hub *hub;
+    struct weights *initial; // NULL: a new policy
     struct rl_updater *updater;
     struct groups *groups;
     struct metrics *metrics;
@@ -45,15 +45,7 @@ struct learner {
     int64_t n_joined; // envs of the members
     uint64_t *next;   // (num_envs) index of the first episode that the env has not sent
 
-    // the present window
-    int64_t kept, played, steps;    // episodes, env steps
-    struct tally score, kept_score; // of all episodes, of those in kept groups
-    struct tally success_length, failure_length, lag;
-    double lag_max;
-    struct groups_count before; // counts at its start
-
-    double recent[RECENT];
-    int64_t n_recent;
+    struct rl_window window; // the present one
     int64_t start_ns, waited_ns, window_ns;
     double seconds_before; // training time of earlier runs
     uint64_t first_window; // windows of earlier runs
@@ -118,95 +110,12 @@ static void say_bye(struct learner *l)
 
 // ------------------------------------------------------------------ start and members
 
-// A new policy for the first worker's task.
-static enum status new_weights(const struct learner *l, const struct join *j, struct weights **out)
-{
-    const struct learner_config *cfg = l->cfg;
-    struct model_shape shape;
-    struct weights *w;
-    enum status st;
-
-    TRY(model_shape_parse(&shape, (int)j->n_obs, (int)(j->chunk * j->n_act), cfg->hidden));
-    if (j->picture[0]) {
-        shape.vision = (struct model_vision){.width = (int)j->width,
-                                             .height = (int)j->height,
-                                             .stack = (int)j->n_view,
-                                             .state = cfg->pixels_state};
-        TRY(model_conv_parse(&shape.vision, cfg->conv));
-    }
-    TRY(weights_create(&w, &shape));
-    st = model_init(&shape, (uint64_t)cfg->seed, cfg->log_std, w->params);
-    if (st != ST_OK) {
-        weights_drop(w);
-        return st;
-    }
-    snprintf(w->task, sizeof w->task, "%s", j->task);
-    snprintf(w->picture, sizeof w->picture, "%s", j->picture);
-    *out = w;
-    return ST_OK;
-}
-
-// The policy of --init, which must fit what the worker sees and does.
-static enum status init_weights(const struct learner *l, const struct join *j, struct weights **out)
-{
-    const char *init = l->cfg->rl.init;
-    size_t n = strlen(init);
-    struct weights *w;
-    char file[OPT_STR_MAX + 32];
-
-    snprintf(file, sizeof file, "%s%s", init,
-             n > 3 && strcmp(init + n - 3, ".h5") == 0 ? "" : "/policy.h5");
-    TRY(weights_load(&w, file));
-    if (w->shape.n_obs != (int)j->n_obs || w->shape.n_act != (int)(j->chunk * j->n_act) ||
-        strcmp(w->picture, j->picture) != 0 || w->shape.vision.stack != (int)j->n_view) {
-        enum status st =
-            FAIL(ST_INVAL,
-                 "--init: '%s' takes %d observations and the pictures '%s' and gives %d numbers; "
-                 "expected %u, '%s' and %u actions of %u",
-                 file, w->shape.n_obs, w->picture, w->shape.n_act, j->n_obs, j->picture, j->chunk,
-                 j->n_act);
-
-        weights_drop(w);
-        return st;
-    }
-    w->version = 0;
-    *out = w;
-    return ST_OK;
-}
-
-static void set_std(struct weights *w, double std)
-{
-    struct model_table t;
-
-    model_table_make(&t, &w->shape);
-    for (int d = 0; d < w->shape.n_act && std > 0; d++)
-        w->params[t.piece[t.i_log_std].offset + d] =
-            (float)fmax(fmin(log(std), UPDATE_LOG_STD_MAX), UPDATE_LOG_STD_MIN);
-}
-
 static enum status make_updater(struct learner *l, const struct join *j)
 {
-    const struct learner_config *cfg = l->cfg;
-    struct weights *w;
-    enum status st;
-
-    TRY(cfg->rl.init[0] && !cfg->resume ? init_weights(l, j, &w) : new_weights(l, j, &w));
-    set_std(w, cfg->rl.explore);
-    snprintf(w->config, sizeof w->config, "%s", cfg->options ? cfg->options : "");
-    st = rl_create(&l->updater, &cfg->update, &cfg->rl, w, cfg->rl.updates);
-    weights_drop(w);
-    TRY(st);
-    if (cfg->resume) {
-        char file[OPT_STR_MAX + 32];
-
-        path(l, "checkpoint.h5", file, sizeof file);
-        TRY(rl_checkpoint_load(file, &cfg->update, &cfg->rl, l->updater, &l->done));
-        l->seconds_before = l->done.seconds;
-        for (int64_t i = 0; i < cfg->num_envs; i++)
-            l->next[i] = l->done.next;
-        log_info("learner", "going on from '%s', window %llu", file,
-                 (unsigned long long)l->done.windows);
-    }
+    TRY(rl_start_updater(&l->updater, l->cfg, l->initial, j, &l->done));
+    l->seconds_before = l->done.seconds;
+    for (int64_t i = 0; i < l->cfg->num_envs; i++)
+        l->next[i] = l->done.next;
     return ST_OK;
 }
 
@@ -317,22 +226,6 @@ static void member_change(struct learner *l, const struct hub_item *item)
 
 // ------------------------------------------------------------------ episodes in
 
-static void note_episode(struct learner *l, const struct episode_head *h)
-{
-    double lag = (double)admission_lag(version(l), h->version_min);
-
-    l->played++;
-    l->steps += h->n_sub;
-    l->done.episodes++;
-    if (h->flags & EPISODE_ERROR)
-        return;
-    l->recent[l->n_recent++ % RECENT] = h->score;
-    tally_add(&l->score, h->score);
-    tally_add(&l->lag, lag);
-    l->lag_max = fmax(l->lag_max, lag);
-    tally_add(h->flags & EPISODE_SUCCESS ? &l->success_length : &l->failure_length, h->n_sub);
-}
-
 // Takes the item.
 static enum status take_episode(struct learner *l, struct hub_item *item)
 {
@@ -347,7 +240,8 @@ static enum status take_episode(struct learner *l, struct hub_item *item)
     }
     if (h->index + 1 > l->next[h->env])
         l->next[h->env] = h->index + 1;
-    note_episode(l, h);
+    l->done.episodes++;
+    rl_window_note(&l->window, h, version(l));
     st = groups_add(
         l->groups,
         &(struct group_member){.group = h->group,
@@ -373,8 +267,8 @@ static enum status take_group(struct learner *l, const struct group_result *r)
         enum status st = ST_OK;
 
         if (r->fate == GROUP_KEPT && !r->member[i].error) {
-            l->kept++;
-            tally_add(&l->kept_score, r->member[i].score);
+            l->window.kept++;
+            tally_add(&l->window.kept_score, r->member[i].score);
             item->m = NULL;
             st = rl_add(l->updater, m, &item->episode, find_instruction(l, item->join.instruction),
                         r->advantage[i]);
@@ -393,8 +287,8 @@ static enum status take_group(struct learner *l, const struct group_result *r)
 
 static bool full(const struct learner *l)
 {
-    return l->kept >= l->cfg->rl.window_episodes ||
-           l->played >= l->cfg->rl.window_episodes * l->cfg->rl.window_max;
+    return l->window.kept >= l->cfg->rl.window_episodes ||
+           l->window.played >= l->cfg->rl.window_episodes * l->cfg->rl.window_max;
 }
 
 // Settled groups into the window; without train-async all of them, else until it is full.
@@ -450,7 +344,7 @@ static uint64_t coming(const struct learner *l)
 // The window needs more episodes than may come, since groups were dropped: one more for every env.
 static enum status grant(struct learner *l)
 {
-    uint64_t have = (uint64_t)(l->kept + groups_waiting(l->groups));
+    uint64_t have = (uint64_t)(l->window.kept + groups_waiting(l->groups));
 
     if (full(l) || l->n_joined == 0 || have + coming(l) >= (uint64_t)l->cfg->rl.window_episodes)
         return ST_OK;
@@ -529,83 +423,37 @@ static enum status wait_for_envs(struct learner *l)
 
 // ------------------------------------------------------------------ the loop
 
-static double recent_score(const struct learner *l)
-{
-    int64_t n = l->n_recent < RECENT ? l->n_recent : RECENT;
-    double sum = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += l->recent[i];
-    return n > 0 ? sum / (double)n : NAN;
-}
-
-static double mean_or_nan(const struct tally *t)
-{
-    return t->n > 0 ? tally_mean(t) : NAN;
-}
-
 static enum status report(struct learner *l, const struct rl_stats *s, int64_t update_ns)
 {
-    const struct groups_count *g = groups_counts(l->groups), *b = &l->before;
-    const double groups = (double)(g->kept + g->uniform + g->stale + g->single - b->kept -
-                                   b->uniform - b->stale - b->single);
-    const bool trained = s->steps > 0;
-    int64_t now = clock_now_ns();
-    double window_s = (double)(now - l->window_ns) * 1e-9, rate = (double)l->steps / window_s;
-    const struct metric values[] = {
-        {"train/success", mean_or_nan(&l->score)},
-        {"train/success_kept", mean_or_nan(&l->kept_score)},
-        {"train/success_recent", recent_score(l)},
-        {"train/length_success", mean_or_nan(&l->success_length)},
-        {"train/length_failure", mean_or_nan(&l->failure_length)},
-        {"train/episodes", (double)l->done.episodes},
-        {"train/window_played", (double)l->played},
-        {"train/window_kept", (double)l->kept},
-        {"train/loss", trained ? s->loss : NAN},
-        {"train/clip_fraction", trained ? s->clip_fraction : NAN},
-        {"train/dual_clip_fraction", trained ? s->dual_fraction : NAN},
-        {"train/kl", trained ? s->kl : NAN},
-        {"train/log_ratio_max", trained ? s->log_ratio_max : NAN},
-        {"train/weight_mean", trained ? s->weight_mean : NAN},
-        {"train/weight_max", trained ? s->weight_max : NAN},
-        {"train/weight_capped", trained ? s->capped : NAN},
-        {"train/ess", trained ? s->ess : NAN},
-        {"train/grad_norm", trained ? s->grad_norm : NAN},
-        {"train/std", s->std_mean},
-        {"train/lr", s->lr},
-        {"groups/kept_share", groups > 0 ? (double)(g->kept - b->kept) / groups : NAN},
-        {"groups/uniform", (double)g->uniform},
-        {"groups/stale", (double)g->stale},
-        {"groups/single", (double)g->single},
-        {"groups/incomplete", (double)g->incomplete},
-        {"groups/late", (double)(g->late + g->twice)},
-        {"stale/lag_mean", mean_or_nan(&l->lag)},
-        {"stale/lag_max", l->lag_max},
-        {"perf/steps_per_s", rate},
-        {"perf/queue", hub_length(l->hub)},
-        {"perf/wait_share", (double)l->waited_ns * 1e-9 / window_s},
-        {"perf/update_share", (double)update_ns * 1e-9 / window_s},
-        {"time/seconds", l->done.seconds},
-    };
+    const int64_t now = clock_now_ns();
+    const double window_s = (double)(now - l->window_ns) * 1e-9;
+    const double rate = (double)l->window.steps / window_s, score = rl_window_recent(&l->window);
+    const struct rl_report r = {.stats = s,
+                                .done = &l->done,
+                                .groups = groups_counts(l->groups),
+                                .steps_per_s = rate,
+                                .queue = hub_length(l->hub),
+                                .wait_share = (double)l->waited_ns * 1e-9 / window_s,
+                                .update_share = (double)update_ns * 1e-9 / window_s};
 
     atomic_store(&l->progress->windows, (long long)l->done.windows);
     atomic_store(&l->progress->env_steps, (long long)l->done.env_steps);
     atomic_store(&l->progress->episodes, (long long)l->done.episodes);
     atomic_store(&l->progress->dropped, (long long)l->done.dropped);
-    atomic_store(&l->progress->queue, hub_length(l->hub));
-    atomic_store(&l->progress->mean_return, recent_score(l));
-    atomic_store(&l->progress->lag, l->lag.n > 0 ? tally_mean(&l->lag) : 0);
+    atomic_store(&l->progress->queue, r.queue);
+    atomic_store(&l->progress->mean_return, score);
+    atomic_store(&l->progress->lag, tally_mean(&l->window.lag));
     atomic_store(&l->progress->steps_per_s, rate);
     atomic_store(&l->progress->seconds, l->done.seconds);
     l->window_ns = now;
-    return metrics_write(l->metrics, (int64_t)l->done.env_steps, values,
-                         (int)(sizeof values / sizeof values[0]));
+    return rl_window_write(&l->window, &r, l->metrics);
 }
 
 static bool finished(const struct learner *l)
 {
     const struct learner_config *cfg = l->cfg;
-    bool good = l->n_recent >= RECENT && recent_score(l) >= cfg->target_return;
+    bool good =
+        l->window.n_recent >= RL_RECENT && rl_window_recent(&l->window) >= cfg->target_return;
 
     return good || l->done.windows >= (uint64_t)cfg->rl.updates ||
            l->done.env_steps >= (uint64_t)cfg->total_steps ||
@@ -622,37 +470,30 @@ static enum status checkpoint(struct learner *l)
     return weights_save(rl_weights(l->updater), file);
 }
 
-static void open_window(struct learner *l)
-{
-    l->kept = l->played = l->steps = 0;
-    l->score = l->kept_score = l->success_length = l->failure_length = l->lag = (struct tally){0};
-    l->lag_max = 0;
-    l->waited_ns = 0;
-    l->before = *groups_counts(l->groups);
-}
-
 static enum status close_window(struct learner *l)
 {
     int64_t t = clock_now_ns();
     struct rl_stats stats;
     struct weights *w;
 
-    if (l->kept == 0)
+    if (l->window.kept == 0)
         log_warn("learner",
                  "window %llu: all groups of %lld episodes were dropped, mean score %.3g",
-                 (unsigned long long)l->done.windows, (long long)l->played, mean_or_nan(&l->score));
+                 (unsigned long long)l->done.windows, (long long)l->window.played,
+                 tally_mean(&l->window.score));
     TRY(rl_step(l->updater, &w, &stats));
     weights_drop(w);
     t = clock_now_ns() - t;
     l->done.windows++;
-    l->done.env_steps += (uint64_t)l->steps;
+    l->done.env_steps += (uint64_t)l->window.steps;
     for (int64_t i = 0; i < l->cfg->num_envs; i++)
         if (l->next[i] > l->done.next)
             l->done.next = l->next[i];
     l->done.seconds = l->seconds_before + (double)(clock_now_ns() - l->start_ns) * 1e-9;
     TRY(publish(l));
     TRY(report(l, &stats, t));
-    open_window(l);
+    l->waited_ns = 0;
+    rl_window_open(&l->window, groups_counts(l->groups));
     if (finished(l) ||
         (l->cfg->checkpoint_every > 0 && l->done.windows % (uint64_t)l->cfg->checkpoint_every == 0))
         return checkpoint(l);
@@ -661,7 +502,8 @@ static enum status close_window(struct learner *l)
 
 static enum status train(struct learner *l)
 {
-    open_window(l);
+    l->waited_ns = 0;
+    rl_window_open(&l->window, groups_counts(l->groups));
     TRY(wait_for_envs(l));
     l->first_window = l->done.windows;
     l->start_ns = l->window_ns = clock_now_ns();
@@ -691,12 +533,14 @@ static enum status set_up(struct learner *l)
                       &(struct groups_config){.size = (int)rl->group_size,
                                               .eta = eta(l),
                                               .baseline = (enum group_baseline)(rl->algo - 1)}));
+    TRY(rl_start_read(&l->initial, cfg));
     TRY(file_make_dir(cfg->out));
     TRY(metrics_open(&l->metrics, cfg->out));
     TRY(hub_create(&l->hub, &(struct hub_config){.listen = cfg->listen,
                                                  .task = cfg->task,
                                                  .n_env = (uint32_t)cfg->num_envs,
                                                  .conv = cfg->conv,
+                                                 .vla = l->initial ? l->initial->vla : NULL,
                                                  .group_size = (uint32_t)rl->group_size}));
     snprintf(l->progress->url, sizeof l->progress->url, "%s", hub_url(l->hub));
     atomic_store(&l->progress->listening, true);
@@ -727,6 +571,7 @@ static void tear_down(struct learner *l)
         l->instructions = i->next;
         mem_free(i);
     }
+    weights_drop(l->initial);
     mem_free(l->next);
     metrics_close(l->metrics);
 }

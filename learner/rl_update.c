@@ -68,7 +68,7 @@ static enum status build(struct rl_updater *u, const struct weights *w)
     size_t rows;
 
     TRY(weights_copy(&u->weights, w));
-    TRY(actor_create(&u->actor, w));
+    TRY(actor_create(&u->actor, w, u->rl.budget));
     u->n = actor_params(u->actor);
     u->width = actor_width(u->actor);
     rows = ACTOR_ROWS * (size_t)u->width;
@@ -151,7 +151,12 @@ const struct weights *rl_weights(const struct rl_updater *u)
 
 void rl_get(struct rl_updater *u, struct rl_state *out)
 {
-    *out = (struct rl_state){.n = u->n, .n_step = u->n_step, .m = u->m, .v = u->v};
+    *out = (struct rl_state){.n = u->n,
+                             .n_step = u->n_step,
+                             .m = u->m,
+                             .v = u->v,
+                             .log_std_at = actor_log_std_at(u->actor),
+                             .n_log_std = actor_n_log_std(u->actor)};
 }
 
 static void open_window(struct rl_updater *u)
@@ -167,8 +172,8 @@ enum status rl_restore(struct rl_updater *u, const struct weights *w, int64_t n_
 {
     struct weights *copy;
 
-    if (!model_shape_equal(&w->shape, &u->weights->shape))
-        return FAIL(ST_INVAL, "weights of a model with other sizes than the updater's");
+    if (!weights_same_model(w, u->weights))
+        return FAIL(ST_INVAL, "weights of another model than the updater's");
     TRY(weights_copy(&copy, w));
     weights_drop(u->weights);
     u->weights = copy;
@@ -313,7 +318,7 @@ static enum status run(struct rl_updater *u, const uint32_t *order, int first, i
 
         for (size_t i = 0; i < kept->e.head.n_decision; i++) {
             put_row(u, kept, i, store);
-            if (u->n_row == ACTOR_ROWS)
+            if (u->n_row == actor_rows(u->actor))
                 TRY(flush(u, sums));
         }
     }
@@ -335,9 +340,12 @@ enum status rl_accumulate(struct rl_updater *u)
 
 static double learning_rate(const struct rl_updater *u)
 {
-    double part = (double)u->weights->version / (double)u->total;
+    const double part = (double)u->weights->version / (double)u->total;
+    // AdamW's first steps are as long as any, whatever the gradient
+    const double rise = u->rl.warmup > 0 ? (double)u->n_step / (double)u->rl.warmup : 1;
 
-    return u->cfg.lr + (u->cfg.lr_final - u->cfg.lr) * (part < 1 ? part : 1);
+    return (u->cfg.lr + (u->cfg.lr_final - u->cfg.lr) * (part < 1 ? part : 1)) *
+           (rise < 1 ? rise : 1);
 }
 
 static void step_range(struct rl_updater *u, int64_t first, int64_t end, double scale, double decay)
@@ -355,7 +363,8 @@ static void step_range(struct rl_updater *u, int64_t first, int64_t end, double 
 // Divide the sums, clip their norm and step; then they are empty.
 static enum status optimizer_step(struct rl_updater *u, double divisor, struct rl_stats *stats)
 {
-    const int64_t log_std = actor_log_std_at(u->actor), end = log_std + u->width;
+    const int64_t log_std = actor_log_std_at(u->actor);
+    const int64_t end = log_std + actor_n_log_std(u->actor);
     double square = 0, norm, scale = 1 / divisor;
 
     for (int64_t i = 0; i < u->n; i++)

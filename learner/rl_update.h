@@ -34,6 +34,8 @@ struct rl_config {
     int64_t loss_length;        // entries of an episode for the fixed mean
     double explore;             // standard deviation of the actions to start with, 0 = the policy's
     bool train_std;
+    int64_t budget; // tokens of a pass
+    int64_t warmup; // optimizer steps
     char init[OPT_STR_MAX];
 };
 
@@ -73,6 +75,10 @@ struct rl_config {
                    "groups: standard deviation of the actions to start with, 0 = the policy's"), \
         UPDATE_OPT(T, OPT_BOOL, r.train_std, 0, 1, "true", "train-std",                          \
                    "groups: learn the standard deviations"),                                     \
+        UPDATE_OPT(T, OPT_INT, r.warmup, 0, 1000000, "10", "warmup",                             \
+                   "groups: optimizer steps in which the learning rate rises to --lr"),          \
+        UPDATE_OPT(T, OPT_INT, r.budget, 1, 1000000000, "4096", "budget",                        \
+                   "groups: tokens of a pass of a vision-language-action model"),                \
         UPDATE_OPT(T, OPT_STR, r.init, 0, 0, "", "init",                                         \
                    "groups: policy to start from, policy.h5 or its folder; empty = a new one")
 
@@ -111,6 +117,8 @@ const struct weights *rl_weights(const struct rl_updater *u); // the present ver
 struct rl_state {
     int64_t n, n_step;
     float *m, *v;
+    int64_t log_std_at; // the first of the log standard deviations
+    int n_log_std;
 };
 void rl_get(struct rl_updater *u, struct rl_state *out);
 // Go on from `w` (copied) with moments that were written into the arrays of rl_get; forgets an open

@@ -218,3 +218,11 @@ enum status policy_act(struct policy *p, const struct weights *w, const struct p
         gaussian_logp(mean, action, n, n_act, p->inv_std, p->logp_norm, logp);
     return ST_OK;
 }
+
+enum status policy_means(struct policy *p, const struct weights *w, const struct policy_row *rows,
+                         int n, float *mean)
+{
+    // perceptrons have no other scale than the task's
+    return p->vla ? vla_policy_means(p->vla, w, rows, n, mean)
+                  : policy_act(p, w, rows, n, true, mean, NULL);
+}

@@ -31,4 +31,9 @@ NODISCARD enum status policy_act(struct policy *p, const struct weights *w,
                                  const struct policy_row *rows, int n, bool greedy, float *action,
                                  float *logp);
 
+// The means of the Gaussian that actions are drawn from, on the scale of the network: (n, chunk *
+// actions). Log-probabilities are of numbers on that scale.
+NODISCARD enum status policy_means(struct policy *p, const struct weights *w,
+                                   const struct policy_row *rows, int n, float *mean);
+
 #endif

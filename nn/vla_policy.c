@@ -214,3 +214,20 @@ enum status vla_policy_act(struct vla_policy *p, const struct weights *w,
     }
     return ST_OK;
 }
+
+enum status vla_policy_means(struct vla_policy *p, const struct weights *w,
+                             const struct policy_row *rows, int n, float *mean)
+{
+    const size_t width = (size_t)(p->about->model.chunk * p->about->model.action);
+
+    if (!w->vla || !vla_about_equal(w->vla, p->about))
+        return FAIL(ST_INVAL, "weights of another model than the policy's");
+    p->net.params = w->params;
+    for (int from = 0; from < n; from += PASS_ROWS) {
+        int k = n - from < PASS_ROWS ? n - from : PASS_ROWS;
+
+        TRY(pass(p, rows + from, k));
+        memcpy(mean + (size_t)from * width, p->mean, (size_t)k * width * sizeof *mean);
+    }
+    return ST_OK;
+}

@@ -24,4 +24,8 @@ NODISCARD enum status vla_policy_act(struct vla_policy *p, const struct weights 
                                      const struct policy_row *rows, int n, bool greedy,
                                      float *action, float *logp);
 
+// The means alone, on the scale of the network: (n, chunk, action).
+NODISCARD enum status vla_policy_means(struct vla_policy *p, const struct weights *w,
+                                       const struct policy_row *rows, int n, float *mean);
+
 #endif

@@ -5,6 +5,8 @@
 #include "common/base/thread.h"
 #include "nn/gaussian.h"
 #include "nn/policy.h"
+#include "nn/vla_config.h"
+#include "rollout/eyes.h"
 #include "rollout/fleet.h"
 #include "rollout/played.h"
 #include "rollout/scheduler.h"
@@ -28,97 +30,58 @@ struct worker {
     struct policy *policy;
     struct weights *weights; // NULL until the first have come
     int n_env, chunk;
-    size_t n_obs, n_act, width; // width: numbers of a chunk
-    const struct spec_picture *view[SPEC_PICTURE_MAX];
-    int n_view;
-    size_t picture_bytes; // of one view
-    char views[SPEC_NAME_MAX];
+    size_t n_act, width; // numbers of an action, of a chunk
+    struct eyes eyes;
     uint32_t group_size, n_env_all; // as the learner says
     bool begun, done;
 
-    bool *pending, *lost;           // (n_env) a decision waits for its outcome; its server is gone
-    bool *succeeded;                // (n_env) the goal was reached in this episode
-    int *failed;                    // (n_env) resets that failed since the last that did not
-    double *obs;                    // (n_env, n_obs) the latest observations
-    uint8_t *pictures;              // (n_env, n_view, picture_bytes)
-    const uint8_t **seen;           // (n_env, n_view) places of them
-    int *batch;                     // (n_env) the envs of an inference
-    uint32_t *global;               // (n_env) scratch
-    struct reset_row *resets;       // (n_env) scratch
-    struct policy_row *rows;        // (n_env)
-    float *mean, *action, *clipped; // (n_env, chunk, n_act)
-    float *logp;                    // (n_env, chunk)
-    float *log_std, *inv_std;       // (chunk, n_act)
+    bool *pending, *lost;     // (n_env) a decision waits for its outcome; its server is gone
+    bool *succeeded;          // (n_env) the goal was reached in this episode
+    int *failed;              // (n_env) resets that failed since the last that did not
+    int *batch;               // (n_env) the envs of an inference
+    uint32_t *global;         // (n_env) scratch
+    struct reset_row *resets; // (n_env) scratch
+    struct policy_row *rows;  // (n_env)
+    // (n_env, chunk, n_act): means and actions on the policy's scale, on the task's, as sent
+    float *mean, *action, *unscaled, *clipped;
+    float *logp;              // (n_env, chunk)
+    float *log_std, *inv_std; // (chunk, n_act)
 };
 
 // ------------------------------------------------------------------ set-up
 
 static enum status allocate(struct worker *w)
 {
-    const size_t n = (size_t)w->n_env, views = n * (size_t)w->n_view;
+    const size_t n = (size_t)w->n_env;
 
     w->pending = mem_alloc(n, sizeof w->pending[0]);
     w->lost = mem_alloc(n, sizeof w->lost[0]);
     w->succeeded = mem_alloc(n, sizeof w->succeeded[0]);
     w->failed = mem_alloc(n, sizeof w->failed[0]);
-    w->obs = mem_alloc(n * w->n_obs, sizeof w->obs[0]);
     w->batch = mem_alloc(n, sizeof w->batch[0]);
     w->global = mem_alloc(n, sizeof w->global[0]);
     w->resets = mem_alloc(n, sizeof w->resets[0]);
     w->rows = mem_alloc(n, sizeof w->rows[0]);
-    w->mean = mem_alloc(3 * n * w->width, sizeof w->mean[0]);
-    w->logp = mem_alloc(n * (size_t)w->chunk, sizeof w->logp[0]);
-    w->log_std = mem_alloc(2 * w->width, sizeof w->log_std[0]);
-    if (!w->pending || !w->lost || !w->succeeded || !w->failed || !w->obs || !w->batch ||
-        !w->global || !w->resets || !w->rows || !w->mean || !w->logp || !w->log_std)
-        return ST_NOMEM;
-    w->action = w->mean + n * w->width;
-    w->clipped = w->action + n * w->width;
-    w->inv_std = w->log_std + w->width;
-    if (views == 0)
-        return ST_OK;
-    w->pictures = mem_alloc(views, w->picture_bytes);
-    w->seen = mem_alloc(views, sizeof w->seen[0]);
-    if (!w->pictures || !w->seen)
-        return ST_NOMEM;
-    for (size_t i = 0; i < views; i++)
-        w->seen[i] = w->pictures + i * w->picture_bytes;
-    return ST_OK;
+    return w->pending && w->lost && w->succeeded && w->failed && w->batch && w->global &&
+                   w->resets && w->rows
+               ? ST_OK
+               : ST_NOMEM;
 }
 
-// The pictures that the policy sees: those of --picture in their order, or all RGB ones.
-static enum status choose_views(struct worker *w)
+// What depends on the policy.
+static enum status allocate_policy(struct worker *w)
 {
-    const struct spec *spec = fleet_spec(w->fleet);
-    char list[1024];
-    size_t at = 0;
+    const size_t n = (size_t)w->n_env;
 
-    for (int i = 0; i < spec->n_picture && w->cfg->pixels; i++) {
-        const struct hello_picture *want = &w->hello.pictures[i];
-        const struct spec_picture *p =
-            w->hello.listed ? spec_picture_find(spec, want->name) : &spec->pictures[i];
-
-        if (p && p->plane == SPEC_RGB)
-            w->view[w->n_view++] = p;
-    }
-    if (w->cfg->pixels && w->n_view == 0)
-        return FAIL(ST_INVAL,
-                    "the policy sees pictures in RGB, %s has the pictures: %s; the task's keyword "
-                    "'cameras' asks for them",
-                    spec->task, spec_picture_list(spec, list, sizeof list));
-    for (int i = 0; i < w->n_view; i++) {
-        const struct spec_picture *p = w->view[i];
-
-        if (p->width != w->view[0]->width || p->height != w->view[0]->height)
-            return FAIL(ST_INVAL, "a policy sees pictures of one size, %s has the pictures: %s",
-                        spec->task, spec_picture_list(spec, list, sizeof list));
-        at += (size_t)snprintf(w->views + at, sizeof w->views - at, "%s%s", i ? "," : "", p->name);
-        if (at >= sizeof w->views)
-            return FAIL(ST_INVAL, "the names of the pictures are longer than %zu bytes: %s",
-                        sizeof w->views - 1, spec_picture_list(spec, list, sizeof list));
-    }
-    if (w->n_view > 0)
-        w->picture_bytes = (size_t)3 * w->view[0]->width * w->view[0]->height;
+    w->mean = mem_alloc(4 * n * w->width, sizeof w->mean[0]);
+    w->logp = mem_alloc(n * (size_t)w->chunk, sizeof w->logp[0]);
+    w->log_std = mem_alloc(2 * w->width, sizeof w->log_std[0]);
+    if (!w->mean || !w->logp || !w->log_std)
+        return ST_NOMEM;
+    w->action = w->mean + n * w->width;
+    w->unscaled = w->action + n * w->width;
+    w->clipped = w->unscaled + n * w->width;
+    w->inv_std = w->log_std + w->width;
     return ST_OK;
 }
 
@@ -130,18 +93,18 @@ static enum status send_join(struct worker *w)
                      .env_first = (uint32_t)w->cfg->env_offset,
                      .seed = (uint64_t)w->cfg->seed,
                      .horizon = 1,
-                     .n_obs = (uint32_t)w->n_obs,
+                     .n_obs = (uint32_t)spec->n_obs,
                      .n_act = (uint32_t)w->n_act,
                      .chunk = (uint32_t)w->chunk,
-                     .n_view = (uint32_t)w->n_view};
+                     .n_view = (uint32_t)w->eyes.n_shown};
     struct msg *m;
 
     memcpy(j.task, spec->task, sizeof j.task);
     memcpy(j.instruction, spec->instruction, sizeof j.instruction);
-    memcpy(j.picture, w->views, sizeof j.picture);
-    if (w->n_view > 0) {
-        j.width = w->view[0]->width;
-        j.height = w->view[0]->height;
+    memcpy(j.picture, w->eyes.names, sizeof j.picture);
+    if (w->eyes.n_shown > 0) {
+        j.width = w->eyes.view[0]->width;
+        j.height = w->eyes.view[0]->height;
     }
     TRY(join_write(&m, &j));
     return intake_send(w->intake, m);
@@ -180,20 +143,13 @@ static enum status set_up(struct worker *w)
                                                           .stop = w->stop}));
     TRY(fleet_create(&w->fleet, w->intake));
     w->n_env = fleet_n_env(w->fleet);
-    w->n_obs = (size_t)fleet_spec(w->fleet)->n_obs;
     w->n_act = (size_t)fleet_spec(w->fleet)->n_act;
     w->width = (size_t)w->chunk * w->n_act;
-    TRY(choose_views(w));
+    TRY(eyes_init(&w->eyes, fleet_spec(w->fleet), &w->hello, cfg->pixels));
     b_max = cfg->batch_max > 0 ? (int)cfg->batch_max : (w->n_env + 1) / 2;
     TRY(allocate(w));
     TRY(scheduler_create(&w->scheduler, w->n_env, !cfg->rollout_async, b_max,
                          cfg->batch_timeout_ns));
-    TRY(played_create(&w->played, &(struct played_config){.n_env = w->n_env,
-                                                          .n_obs = (int)w->n_obs,
-                                                          .n_act = (int)w->n_act,
-                                                          .chunk = w->chunk,
-                                                          .n_view = w->n_view,
-                                                          .picture_bytes = w->picture_bytes}));
     TRY(intake_start(w->intake));
     return send_join(w);
 }
@@ -203,6 +159,7 @@ static void tear_down(struct worker *w)
     fleet_destroy(w->fleet);
     intake_destroy(w->intake);
     played_destroy(w->played);
+    eyes_fini(&w->eyes);
     scheduler_destroy(w->scheduler);
     policy_destroy(w->policy);
     weights_drop(w->weights);
@@ -210,9 +167,6 @@ static void tear_down(struct worker *w)
     mem_free(w->lost);
     mem_free(w->succeeded);
     mem_free(w->failed);
-    mem_free(w->obs);
-    mem_free(w->pictures);
-    mem_free(w->seen);
     mem_free(w->batch);
     mem_free(w->global);
     mem_free(w->resets);
@@ -248,20 +202,26 @@ static enum status start_one(struct worker *w, int env, uint64_t index)
 
 // ------------------------------------------------------------------ actions out
 
-// Around the means: sampled actions, their log-probabilities, what is sent.
+// Around the means: sampled actions, and what is sent of them.
 static void sample(struct worker *w, int n)
 {
+    const struct vla_about *vla = w->weights->vla;
+
     for (int i = 0; i < n; i++) {
         const struct policy_row *row = &w->rows[i];
         struct rng rng = rng_make(row->seed, RNG_ACTION, row->stream, row->episode, row->step);
-        float *action = w->action + (size_t)i * w->width;
+        const size_t at = (size_t)i * w->width;
 
         for (size_t d = 0; d < w->width; d++)
-            action[d] = (float)((double)w->mean[(size_t)i * w->width + d] +
-                                rng_normal(&rng) * exp((double)w->log_std[d]));
-        for (int k = 0; k < w->chunk; k++)
-            fleet_clip(w->fleet, action + (size_t)k * w->n_act,
-                       w->clipped + (size_t)i * w->width + (size_t)k * w->n_act);
+            w->action[at + d] =
+                (float)((double)w->mean[at + d] + rng_normal(&rng) * exp((double)w->log_std[d]));
+        for (size_t k = at; k < at + w->width; k += w->n_act) {
+            if (vla)
+                vla_input_unscale(&vla->input, w->action + k, w->unscaled + k);
+            else
+                memcpy(w->unscaled + k, w->action + k, w->n_act * sizeof w->action[0]);
+            fleet_clip(w->fleet, w->unscaled + k, w->clipped + k);
+        }
     }
 }
 
@@ -274,16 +234,14 @@ static enum status infer(struct worker *w)
     for (i = 0; i < n; i++) {
         int env = w->batch[i];
 
-        w->rows[i] = (struct policy_row){
-            .obs = w->obs + (size_t)env * w->n_obs,
-            .seed = (uint64_t)w->cfg->seed,
-            .stream = played_group(w->played, env),
-            .episode = played_member(w->played, env),
-            .step = (uint64_t)played_decisions(w->played, env),
-            .pictures = w->n_view > 0 ? w->seen + (size_t)env * (size_t)w->n_view : NULL};
+        w->rows[i] = (struct policy_row){.seed = (uint64_t)w->cfg->seed,
+                                         .stream = played_group(w->played, env),
+                                         .episode = played_member(w->played, env),
+                                         .step = (uint64_t)played_decisions(w->played, env)};
+        eyes_row(&w->eyes, env, &w->rows[i]);
     }
     accel_infer(&w->cfg->accel, n);
-    TRY(policy_act(w->policy, w->weights, w->rows, n, true, w->mean, NULL));
+    TRY(policy_means(w->policy, w->weights, w->rows, n, w->mean));
     sample(w, n);
     gaussian_parts(w->mean, (int)w->width, w->action, n, (int)w->width, w->chunk, w->log_std,
                    w->inv_std, w->logp);
@@ -317,21 +275,13 @@ static enum status end_episode(struct worker *w, int env, const struct row_head 
     return intake_send(w->intake, m);
 }
 
-static void see(struct worker *w, int env, const uint8_t *row, const struct row_layout *layout)
-{
-    memcpy(w->obs + (size_t)env * w->n_obs, row + layout->obs, w->n_obs * sizeof(double));
-    for (int i = 0; i < w->n_view; i++)
-        memcpy(w->pictures + ((size_t)env * (size_t)w->n_view + (size_t)i) * w->picture_bytes,
-               row + layout->pictures + w->view[i]->offset, w->picture_bytes);
-}
-
 static enum status take_row(struct worker *w, int env, const uint8_t *row,
                             const struct row_layout *layout)
 {
     const struct row_head *head = (const struct row_head *)row;
     uint64_t index = played_index(w->played, env);
 
-    see(w, env, row, layout);
+    eyes_see(&w->eyes, env, row, layout);
     w->succeeded[env] |= (head->flags & ROW_SUCCESS) != 0; // a task may go on after it
     w->failed[env] = (head->flags & ROW_ERROR) && head->n_sub == 0 ? w->failed[env] + 1 : 0;
     if (w->failed[env] > RESETS_MAX)
@@ -456,38 +406,53 @@ static enum status begin(struct worker *w, const struct weights_head *head)
     return fleet_reset_some(w->fleet, w->batch, w->resets, w->n_env);
 }
 
-static enum status check_weights(const struct worker *w, const struct weights *weights)
+// The first weights say what the policy sees.
+static enum status set_up_policy(struct worker *w, const struct weights *weights)
 {
-    const struct model_shape *s = &weights->shape;
+    TRY(eyes_open(&w->eyes, weights, w->n_env, (int)w->width));
+    TRY(allocate_policy(w));
+    TRY(played_create(&w->played, &(struct played_config){.n_env = w->n_env,
+                                                          .n_obs = w->eyes.n_obs,
+                                                          .n_act = (int)w->n_act,
+                                                          .chunk = w->chunk,
+                                                          .n_view = w->eyes.n_view,
+                                                          .picture_bytes = w->eyes.picture_bytes}));
+    return policy_create_of(&w->policy, weights, w->n_env);
+}
 
-    if (s->n_obs != (int)w->n_obs || s->n_act != (int)w->width)
-        return FAIL(ST_PROTO,
-                    "the learner's policy takes %d observations and gives %d numbers, expected %zu "
-                    "and %d actions of %zu for %s",
-                    s->n_obs, s->n_act, w->n_obs, w->chunk, w->n_act, fleet_spec(w->fleet)->task);
-    if (strcmp(weights->picture, w->views) != 0 || s->vision.stack != w->n_view ||
-        (w->n_view > 0 && ((uint32_t)s->vision.width != w->view[0]->width ||
-                           (uint32_t)s->vision.height != w->view[0]->height)))
-        return FAIL(ST_PROTO,
-                    "the learner's policy sees the pictures '%s' of %d by %d, expected '%s'",
-                    weights->picture, s->vision.width, s->vision.height, w->views);
+// The standard deviations of a chunk's numbers; those of a vision-language-action model are one for
+// each number of an action.
+static enum status take_std(struct worker *w, const struct weights *weights)
+{
+    struct model_table mlp;
+    struct vla_table vla;
+    int64_t at;
+    size_t n = w->width;
+
+    if (weights->vla) {
+        TRY(vla_table_init(&vla, &weights->vla->model));
+        at = vla.log_std;
+        n = w->n_act;
+        vla_table_fini(&vla);
+    } else {
+        model_table_make(&mlp, &weights->shape);
+        at = mlp.piece[mlp.i_log_std].offset;
+    }
+    for (size_t d = 0; d < w->width; d++)
+        w->log_std[d] = weights->params[at + (int64_t)(d % n)];
+    (void)gaussian_inv_std(w->log_std, (int)w->width, w->inv_std);
     return ST_OK;
 }
 
 static enum status use_weights(struct worker *w, struct weights *weights)
 {
-    struct model_table table;
-
-    TRY(check_weights(w, weights));
     if (!w->policy)
-        TRY(policy_create(&w->policy, &weights->shape, w->n_env));
+        TRY(set_up_policy(w, weights));
+    else if (!weights_same_model(weights, w->weights))
+        return FAIL(ST_PROTO, "the learner at %s sent weights of another model", w->cfg->learner);
     weights_drop(w->weights);
     w->weights = weights_hold(weights);
-    model_table_make(&table, &weights->shape);
-    memcpy(w->log_std, weights->params + table.piece[table.i_log_std].offset,
-           w->width * sizeof w->log_std[0]);
-    (void)gaussian_inv_std(w->log_std, (int)w->width, w->inv_std);
-    return ST_OK;
+    return take_std(w, weights);
 }
 
 static enum status take_weights(struct worker *w, const struct msg *m)

@@ -34,6 +34,7 @@ static struct rl_config rl_defaults(void)
     static const struct opt table[] = {RL_OPTS(struct holder, r), {0}};
 
     assert_ok(opts_defaults(table, &h));
+    h.r.warmup = 0;
     return h.r;
 }
 
@@ -247,6 +248,28 @@ static void an_empty_window_only_counts(void **state)
     rl_destroy(u);
 }
 
+// The learning rate rises in the first steps: AdamW's are of the same length whatever the gradient.
+static void the_first_steps_are_short(void **state)
+{
+    struct update_config cfg = defaults(0.01);
+    struct rl_config rl = rl_defaults();
+    double moved[2] = {0};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct weights *w = make_weights(), *out;
+        struct rl_stats stats;
+
+        rl.warmup = 10 * i;
+        out = window(&rl, &cfg, 3, false, 0, &stats);
+        for (int64_t k = 0; k < w->n_param; k++)
+            moved[i] = fmax(moved[i], fabs((double)out->params[k] - (double)w->params[k]));
+        weights_drop(out);
+        weights_drop(w);
+    }
+    assert_close(moved[1], moved[0] / 10, 0.01, 0);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     struct update_config cfg = defaults(0.01);
@@ -340,6 +363,7 @@ int main(void)
         wire_test(fresh_data_has_no_ratio),
         wire_test(what_was_not_executed_changes_no_bit),
         wire_test(an_empty_window_only_counts),
+        wire_test(the_first_steps_are_short),
         wire_test(what_does_not_fit_is_refused),
         wire_test(a_bandit_is_learned_from_fresh_and_stale_data),
     };
