@@ -78,6 +78,20 @@ static void returned_envs_count_from_where_they_say(void **state)
     admission_fini(&a);
 }
 
+static void a_window_may_be_several_chunks_of_each_env(void **state)
+{
+    struct admission a;
+
+    (void)state;
+    assert_ok(admission_init(&a, 2, 1, 1, 3));
+    a.rounds = 4;
+    assert_int_equal(admission_limit(&a, 3), 8); // this window's and the next one's
+    assert_int_equal(admission_limit(&a, 5), 16);
+    admission_grant(&a);
+    assert_int_equal(admission_limit(&a, 5), 17);
+    admission_fini(&a);
+}
+
 static void lag_counts_versions(void **state)
 {
     (void)state;
@@ -94,6 +108,7 @@ int main(void)
         leak_test(dropped_chunks_come_back),
         leak_test(lost_envs_send_nothing_more),
         leak_test(returned_envs_count_from_where_they_say),
+        leak_test(a_window_may_be_several_chunks_of_each_env),
         leak_test(lag_counts_versions),
     };
 

@@ -88,6 +88,13 @@ static void weights_come_back_in_place(void **state)
     ((struct weights_head *)m->data)->want_state = 2;
     assert_fails(weights_read(m, &h, &blob), ST_PROTO, "want_state is 2");
     msg_free(m);
+    m = sample_weights();
+    ((struct weights_head *)m->data)->n_env = SPEC_ENV_MAX + 1;
+    assert_fails(weights_read(m, &h, &blob), ST_PROTO, "n_env is 65537");
+    ((struct weights_head *)m->data)->n_env = 8;
+    ((struct weights_head *)m->data)->group_size = 9;
+    assert_fails(weights_read(m, &h, &blob), ST_PROTO, "group_size is 9, expected 0 to 8");
+    msg_free(m);
     h = (struct weights_head){.want_state = 1};
     assert_ok(weights_write(&m, &h, NULL)); // no parameters
     assert_ok(weights_read(m, &h, &blob));

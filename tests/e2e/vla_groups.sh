@@ -1,0 +1,64 @@
+#!/bin/bash
+# vla_groups.sh - a vision-language-action policy goes from demonstrations through the update from groups
+# of episodes, on two tasks at once: fresh data has a ratio of exactly 1, a break changes nothing, processes
+# of their own learn what one learns, and the result can be evaluated. Tiny: what it learns is not looked at.
+set -eu
+. "$(dirname "$0")/lib.bash"
+
+run() { # NAME COMMAND...
+    timeout 300 "$SIMSTREAM" "${@:2}" >"$work/$1.txt" 2>&1 || fail "$1: $(tail -n 20 "$work/$1.txt")"
+}
+
+cameras='"cameras": "agentview:16x16:upright,robot0_eye_in_hand:16x16:upright", "render_samples": 1'
+cat >"$work/small.json" <<'JSON'
+{"image": 16, "patch": 8, "chunk": 8, "vision_width": 32, "vision_layers": 1, "vision_heads": 2,
+ "vision_mlp": 64, "width": 64, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 32, "mlp": 128,
+ "expert_width": 64, "expert_mlp": 128}
+JSON
+run demos eval --task=tabletop/0 --policy=expert --episodes=4 --record=hdf5 --kwargs="{$cameras}" \
+    --out="$work/demos"
+run sft sft --data="$work/demos/demos.hdf5" --model="$work/small.json" --shift=0 --steps=300 \
+    --batch=16 --warmup=20 --lr=0.003 --threads=1 --out="$work/sft"
+
+# from the states of the demonstrations the policy sometimes succeeds, so that some groups are mixed
+groups=(--algo=grpo --group-size=4 --num-envs=8 --window-episodes=8 --window-max=2 --epochs=1
+    --minibatches=1 --lr=0.001 --lr-final=0.001 --seed=3 --explore=0.1 --init="$work/sft")
+options=(--suite=tabletop --tasks=0,1 "${groups[@]}" --start-states=4
+    --kwargs='{"max_episode_steps": 64}')
+run whole train "${options[@]}" --updates=3 --out="$work/whole"
+grep -q "of tabletop/0" "$work/whole.txt" && grep -q "of tabletop/1" "$work/whole.txt" ||
+    fail "not both tasks: $(cat "$work/whole.txt")"
+numbers() {
+    grep -oE '"(step|train/(success|loss|kl|grad_norm|std|log_ratio_max)|groups/[a-z_]*)": *[^,}]*' \
+        "$work/$1/metrics.jsonl"
+}
+[ "$(wc -l <"$work/whole/metrics.jsonl")" = 3 ] || fail "not 3 windows"
+grep -qE '"train/log_ratio_max": *0[,}]' "$work/whole/metrics.jsonl" || fail "nothing was learned from"
+! grep -E '"train/log_ratio_max": *[1-9]|"train/log_ratio_max": *0\.' "$work/whole/metrics.jsonl" ||
+    fail "fresh data has a ratio"
+
+run half train "${options[@]}" --updates=1 --out="$work/half"
+run rest train "${options[@]}" --updates=3 --out="$work/half" --resume
+diff <(numbers whole) <(numbers half) || fail "the break changed the run"
+
+for i in 0 1; do
+    "$SIMSTREAM" serve --task=tabletop/$i --num-envs=4 --listen="ipc://$work/$i.sock" \
+        --kwargs="{\"max_episode_steps\": 64, $cameras}" >"$work/serve$i.txt" 2>&1 &
+    pids+=($!)
+done
+"$SIMSTREAM" learn --listen="ipc://$work/l.sock" "${groups[@]}" --updates=2 --out="$work/apart" \
+    >"$work/apart.txt" 2>&1 &
+learn=$!
+pids+=("$learn")
+for i in 0 1; do
+    "$SIMSTREAM" rollout --env="ipc://$work/$i.sock" --learner="ipc://$work/l.sock" --pixels --seed=3 \
+        --env-offset=$((4 * i)) --action-chunk=8 --start-states=4 >"$work/rollout$i.txt" 2>&1 &
+    pids+=($!)
+done
+wait "$learn" || fail "apart: $(cat "$work"/{apart,rollout0,rollout1,serve0}.txt)"
+[ "$(wc -l <"$work/apart/metrics.jsonl")" = 2 ] || fail "apart: not 2 windows"
+
+run eval eval --policy="$work/whole/policy.h5" --suite=tabletop --tasks=1 --episodes-per-task=1 \
+    --kwargs='{"max_episode_steps": 16}' --out="$work/eval"
+grep -q '"episodes"' "$work/eval/summary.json" || fail "no summary"
+echo "vla_groups: all as expected"
