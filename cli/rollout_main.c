@@ -37,7 +37,7 @@ static const struct opt table[] = {
 
 int cmd_rollout(int argc, char **argv)
 {
-    struct rollout_options o;
+    struct rollout_options o = {0}; // not every field has an option
     struct rollout_progress p = {0};
     struct json j;
     enum status st;

@@ -86,7 +86,8 @@ start serve1 serve "${task[@]}" --num-envs=8 --listen="ipc://$work/s1.sock"
 start serve2 serve "${task[@]}" --num-envs=4 --listen="ipc://$work/s2.sock"
 serve2=$pid
 start learn2 learn --listen="ipc://$work/l2.sock" "${shape[@]}" --updates=1000000 \
-    --out="$work/async" --train-async --streaming --objective=decoupled --window-max=1
+    --out="$work/async" --train-async --streaming --objective=decoupled --window-max=1 \
+    --total-steps=1000000000000 --lr=0 --lr-final=0
 learn2=$pid
 start lone rollout --env="ipc://$work/s1.sock" --learner="ipc://$work/l2.sock" --num-envs=4 \
     --action-chunk=3 --rollout-async
