@@ -59,6 +59,8 @@ int cmd_bench(int argc, char **argv)
         "  render camera pictures by rays against MuJoCo's OpenGL renderer\n"
         "  vla    training steps and inference of a vision-language-action policy, packed against "
         "padded\n"
+        "  episodes  such training steps on whole episodes as long as LIBERO's, packed against "
+        "padded\n"
         "  async  sync, +train-async, +rollout-async, +streaming with a modelled accelerator\n\n"
         "simstream bench NAME --help explains the options. One JSON line a result.\n";
 
@@ -76,6 +78,8 @@ int cmd_bench(int argc, char **argv)
         return bench_render(argc - 1, argv + 1);
     if (argc > 0 && strcmp(argv[0], "vla") == 0)
         return bench_vla(argc - 1, argv + 1);
+    if (argc > 0 && strcmp(argv[0], "episodes") == 0)
+        return bench_episodes(argc - 1, argv + 1);
     if (argc > 0 && strcmp(argv[0], "pictures") == 0)
         return bench_pictures(argc - 1, argv + 1);
     if (argc > 0 && strcmp(argv[0], "--help") == 0) {

@@ -15,6 +15,7 @@ int bench_memory(int argc, char **argv);   // envs in rows against one world per
 int bench_async(int argc, char **argv);    // the three switches with a modelled accelerator
 int bench_render(int argc, char **argv);   // pictures by rays against MuJoCo's OpenGL renderer
 int bench_vla(int argc, char **argv);      // a policy's training steps, packed against padded
+int bench_episodes(int argc, char **argv); // the same on whole episodes of unequal length
 
 // Env steps per second of an env server over inproc with random actions, for run_ns.
 NODISCARD enum status bench_simulation(const char *task, int n_env, int n_thread, int b_max,
