@@ -9,6 +9,7 @@
 #include "common/base/mem.h"
 #include "common/base/rng.h"
 #include "common/base/thread.h"
+#include "common/base/usage.h"
 #include "nn/adamw.h"
 #include "nn/vla.h"
 
@@ -108,10 +109,11 @@ static void update(void *arg, int i, int n)
                x->m + from, x->v + from);
 }
 
-// Seconds of one training step or inference.
-static enum status run(struct bench *x, enum way way, bool train, double *seconds)
+// Seconds of one training step or inference, and of processor time of all threads.
+static enum status run(struct bench *x, enum way way, bool train, double *wall_s, double *cpu_s)
 {
     const int64_t start = clock_now_ns();
+    const double cpu = usage_cpu_s();
 
     x->way = way;
     x->train = train;
@@ -122,7 +124,8 @@ static enum status run(struct bench *x, enum way way, bool train, double *second
         x->step++;
         team_run(x->team, update, x);
     }
-    *seconds = (double)(clock_now_ns() - start) / 1e9;
+    *wall_s = (double)(clock_now_ns() - start) / 1e9;
+    *cpu_s = usage_cpu_s() - cpu;
     return ST_OK;
 }
 
@@ -289,7 +292,7 @@ static void report_kind(struct json *j, const char *kind, double seconds[N_WAY][
     bench_spread(j, key, pruning, n);
 }
 
-static void report(struct bench *x, double seconds[2][N_WAY][REPS_MAX])
+static void report(struct bench *x, double wall[2][N_WAY][REPS_MAX], double cpu[2][N_WAY][REPS_MAX])
 {
     const int n = (int)x->o->reps;
     struct json j;
@@ -303,24 +306,26 @@ static void report(struct bench *x, double seconds[2][N_WAY][REPS_MAX])
     json_int(&j, "pictures", x->cu_image[x->b.n_seq]);
     json_int(&j, "text_tokens", x->cu_text[x->b.n_seq]);
     json_int(&j, "keep", x->o->keep);
-    report_kind(&j, "train", seconds[1], n);
-    report_kind(&j, "infer", seconds[0], n);
+    report_kind(&j, "train", wall[1], n);
+    report_kind(&j, "infer", wall[0], n);
+    report_kind(&j, "train_cpu", cpu[1], n);
+    report_kind(&j, "infer_cpu", cpu[0], n);
     json_close(&j, '}');
     cmd_print_json(&j);
 }
 
 static enum status measure(struct bench *x)
 {
-    double seconds[2][N_WAY][REPS_MAX], unused;
+    double wall[2][N_WAY][REPS_MAX], cpu[2][N_WAY][REPS_MAX], unused;
 
     TRY(make(x));
     for (int way = 0; way < N_WAY; way++)
-        TRY(run(x, (enum way)way, true, &unused)); // memory is touched for the first time
+        TRY(run(x, (enum way)way, true, &unused, &unused)); // memory is touched for the first time
     for (int i = 0; i < x->o->reps; i++)
         for (int train = 0; train < 2; train++)
             for (int way = 0; way < N_WAY; way++)
-                TRY(run(x, (enum way)way, train, &seconds[train][way][i]));
-    report(x, seconds);
+                TRY(run(x, (enum way)way, train, &wall[train][way][i], &cpu[train][way][i]));
+    report(x, wall, cpu);
     return ST_OK;
 }
 

@@ -7,7 +7,8 @@ set -eu
 for options in "--seqs=1" "--seqs=3 --images=0,1 --texts=0,4 --checkpoint"; do
     # shellcheck disable=SC2086
     json=$("$SIMSTREAM" bench vla --reps=1 --threads=2 $options)
-    for key in train_s train_padded_s train_pruned_s train_packed_over_padded infer_pruned_over_packed; do
+    for key in train_s train_padded_s train_pruned_s train_packed_over_padded infer_pruned_over_packed \
+        infer_cpu_pruned_over_packed; do
         grep -q "\"$key\": {\"min\": [0-9]" <<<"$json" || fail "no $key in $json"
     done
 done
