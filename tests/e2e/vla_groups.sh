@@ -20,9 +20,10 @@ run demos eval --task=tabletop/0 --policy=expert --episodes=4 --record=hdf5 --kw
 run sft sft --data="$work/demos/demos.hdf5" --model="$work/small.json" --shift=0 --steps=300 \
     --batch=16 --warmup=20 --lr=0.003 --threads=1 --out="$work/sft"
 
-# from the states of the demonstrations the policy sometimes succeeds, so that some groups are mixed
-groups=(--algo=grpo --group-size=4 --num-envs=8 --window-episodes=8 --window-max=2 --epochs=1
-    --minibatches=1 --lr=0.001 --lr-final=0.001 --seed=3 --explore=0.1 --init="$work/sft")
+# from the states of the demonstrations the policy sometimes succeeds, and with so much noise not always:
+# groups are mixed (with four seeds tried, enough of them in each window)
+groups=(--algo=grpo --group-size=4 --num-envs=8 --window-episodes=8 --window-max=6 --epochs=1
+    --minibatches=1 --lr=0.001 --lr-final=0.001 --seed=3 --explore=0.3 --init="$work/sft")
 options=(--suite=tabletop --tasks=0,1 "${groups[@]}" --start-states=4
     --kwargs='{"max_episode_steps": 64}')
 run whole train "${options[@]}" --updates=3 --out="$work/whole"
