@@ -37,7 +37,7 @@ same() { # NAME: as `whole`
 # it learns: from 10 steps of balance to most of the 200, by each baseline
 for algo in rloo grpo drgrpo; do
     "$SIMSTREAM" train "${task[@]}" --algo=$algo --action-chunk=2 --num-envs=16 --hidden=32,32 \
-        --window-episodes=32 --updates=25 --lr=0.01 --lr-final=0.002 --warmup=0 --out="$work/$algo" --json \
+        --window-episodes=32 --updates=40 --lr=0.01 --lr-final=0.002 --warmup=0 --out="$work/$algo" --json \
         >"$work/$algo.json" 2>"$work/$algo.txt" || fail "$algo: $(cat "$work/$algo.txt")"
     grep -qE '"mean_return": (1[0-9][0-9]|200|[7-9][0-9])' "$work/$algo.json" ||
         fail "$algo learned nothing: $(cat "$work/$algo.json")"
