@@ -211,8 +211,7 @@ static enum status two_threads(struct stage *s, struct team *team, struct figure
     return ST_OK;
 }
 
-// --- setting up
-// -----------------------------------------------------------------------------------
+// --- setting up ---------------------------------------------------------------------------------
 
 static enum status painter_init(struct stage *s, struct painter *p, const char *backend,
                                 int samples, int n_worker)
@@ -305,8 +304,7 @@ static void free_pictures(struct stage *s)
     }
 }
 
-// --- results
-// --------------------------------------------------------------------------------------
+// --- results ------------------------------------------------------------------------------------
 
 static void put_json(const struct stage *s, const char *task, int size, int samples,
                      struct figures *f)

@@ -60,9 +60,9 @@ static struct check *add(struct findings *f, const char *name, bool required)
     return c;
 }
 
-// --- libraries
-// ------------------------------------------------------------------------------------ Their
-// headers have other homes, so versions are asked for by symbol.
+// --- libraries ----------------------------------------------------------------------------------
+//
+// Their headers have other homes, so versions are asked for by symbol.
 
 static void *find(const char *symbol)
 {
@@ -152,8 +152,7 @@ static void check_libraries(struct findings *f)
     check_library(f, "cJSON", "cJSON_Version", "libcjson1");
 }
 
-// --- models, devices
-// ------------------------------------------------------------------------------
+// --- models, devices ----------------------------------------------------------------------------
 
 static void check_models(struct findings *f)
 {
@@ -239,8 +238,7 @@ static void check_devices(struct findings *f)
     }
 }
 
-// --- output
-// ---------------------------------------------------------------------------------------
+// --- output -------------------------------------------------------------------------------------
 
 static bool healthy(const struct findings *f)
 {

@@ -13,8 +13,7 @@ struct sorter {
     float (*centre)[3]; // owned (n), by triangle
 };
 
-// --- order in space
-// -------------------------------------------------------------------------------
+// --- order in space -----------------------------------------------------------------------------
 
 static int widest_axis(const struct sorter *s, int from, int to)
 {
@@ -75,8 +74,7 @@ static void sort(const struct sorter *s, int from, int to)
     sort(s, at, to);
 }
 
-// --- clusters
-// -------------------------------------------------------------------------------------
+// --- clusters -----------------------------------------------------------------------------------
 
 static void fill_batch(struct rays_batch *b, const struct sorter *s, int from, int to)
 {

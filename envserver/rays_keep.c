@@ -24,8 +24,7 @@ void rays_keep_fini(struct rays_keep *k)
     memset(k, 0, sizeof *k);
 }
 
-// --- keys
-// ----------------------------------------------------------------------------------------
+// --- keys ---------------------------------------------------------------------------------------
 
 static void put(struct rays_keep *k, const void *p, size_t n)
 {
@@ -111,8 +110,7 @@ static enum status set_key(struct rays_keep *k, const struct rays_scene *s, cons
     return ST_OK;
 }
 
-// --- pictures
-// ------------------------------------------------------------------------------------
+// --- pictures -----------------------------------------------------------------------------------
 
 enum status rays_keep_find(struct rays_keep *k, const struct rays_scene *s, const bool *still,
                            int samples, struct kept **out, bool *missing)

@@ -43,8 +43,7 @@ static enum status device_acquire(RTCDevice *out)
     return ST_OK;
 }
 
-// --- triangle soups
-// -------------------------------------------------------------------------------
+// --- triangle soups -----------------------------------------------------------------------------
 
 struct corner {
     double p[3], n[3], uv[2];
@@ -172,8 +171,7 @@ static enum status soup_finish(struct rays_mesh **out, struct rays_mesh *mesh)
     return ST_OK;
 }
 
-// --- round shapes
-// ---------------------------------------------------------------------------------
+// --- round shapes -------------------------------------------------------------------------------
 
 // Point of the unit sphere; `up` moves it (not its normal) along z.
 static struct corner sphere_point(double az, double el, double up, double u, double v)
@@ -303,8 +301,7 @@ enum status mesh_shape_create(struct rays_mesh **out, enum mesh_shape shape, int
     return soup_finish(out, mesh);
 }
 
-// --- model meshes and height fields
-// ---------------------------------------------------------------
+// --- model meshes and height fields -------------------------------------------------------------
 
 static void face_normal(double n[3], const double a[3], const double b[3], const double c[3])
 {
@@ -504,8 +501,7 @@ enum status mesh_hfield_create(struct rays_mesh **out, const mjModel *m, int id)
     return soup_finish(out, mesh);
 }
 
-// --- boxes and planes
-// -----------------------------------------------------------------------------
+// --- boxes and planes ---------------------------------------------------------------------------
 
 static struct rays_mesh *grid_new(int nx, int ny)
 {
@@ -632,8 +628,7 @@ void mesh_release(struct rays_mesh *mesh)
     mem_free(mesh);
 }
 
-// --- triangles by number
-// --------------------------------------------------------------------------
+// --- triangles by number ------------------------------------------------------------------------
 
 // Corner k of half `half` of a cell, as 0/1 in each direction.
 static const int cell_corner[2][3][2] = {{{0, 0}, {1, 0}, {0, 1}}, {{1, 0}, {1, 1}, {0, 1}}};

@@ -35,8 +35,7 @@ INLINE TARGET struct NAME(samples) NAME(sample_places)(const struct rays_pattern
     return s;
 }
 
-// --- one triangle
-// ---------------------------------------------------------------------------------
+// --- one triangle -------------------------------------------------------------------------------
 
 // Corners in units, 1 / depth, and what follows from them: insides of the edges are where
 // a x + b y + c >= 0, and 1 / depth is q[0] + gx x + gy y, within lo and hi, x and y from corner 0.
@@ -171,8 +170,7 @@ TARGET static void NAME(fill_tri)(const struct canvas *c, struct NAME(tri) * t)
         }
 }
 
-// --- triangles that reach behind the eye or far beside the picture
-// --------------------------------
+// --- triangles that reach behind the eye or far beside the picture ------------------------------
 
 // A corner before the division: X z, Y z, z.
 struct NAME(point) {
@@ -237,8 +235,7 @@ TARGET static void NAME(cut_and_fill)(const struct canvas *c, const struct rays_
     }
 }
 
-// --- batches
-// --------------------------------------------------------------------------------------
+// --- batches ------------------------------------------------------------------------------------
 
 // LANES triangles side by side.
 struct NAME(batch) {
@@ -410,8 +407,7 @@ TARGET static void NAME(draw_batch)(const struct canvas *c, const struct rays_ba
         NAME(cut_and_fill)(c, b, __builtin_ctz(left));
 }
 
-// --- clusters
-// -------------------------------------------------------------------------------------
+// --- clusters -----------------------------------------------------------------------------------
 
 INLINE TARGET float NAME(least)(VF v)
 {

@@ -11,8 +11,7 @@
 #define OPAQUE_ALPHA 0.995f
 #define BEHIND_ALPHA 0.3f
 
-// --- vectors
-// --------------------------------------------------------------------------------------
+// --- vectors ------------------------------------------------------------------------------------
 
 static double dot3(const double a[3], const double b[3])
 {
@@ -61,8 +60,7 @@ static void turn3(double out[3], const float m[9], const double v[3])
             (double)m[3 * k] * v[0] + (double)m[3 * k + 1] * v[1] + (double)m[3 * k + 2] * v[2];
 }
 
-// --- what envs share
-// ------------------------------------------------------------------------------
+// --- what envs share ----------------------------------------------------------------------------
 
 static enum status check_model(const mjModel *m)
 {
@@ -207,8 +205,7 @@ void rays_scene_fini(struct rays_scene *s)
     memset(s, 0, sizeof *s);
 }
 
-// --- geoms
-// ----------------------------------------------------------------------------------------
+// --- geoms --------------------------------------------------------------------------------------
 
 // The mesh with scale `size` and an offset along its z axis, in the geom's frame.
 static void put_inst(struct rays_scene *s, const mjvGeom *g, const struct rays_mesh *mesh,
@@ -289,8 +286,7 @@ static enum status put_instances(struct rays_scene *s, const struct rays_shared 
     return ST_OK;
 }
 
-// --- materials
-// ------------------------------------------------------------------------------------
+// --- materials ----------------------------------------------------------------------------------
 
 static bool builtin_uv(int type)
 {
@@ -476,8 +472,7 @@ static enum status set_geoms(struct rays_scene *s, const struct rays_shared *sh,
     return ST_OK;
 }
 
-// --- views
-// ----------------------------------------------------------------------------------------
+// --- views --------------------------------------------------------------------------------------
 
 static enum status set_main_view(struct rays_scene *s, const mjvScene *scn)
 {
@@ -637,8 +632,7 @@ static void look(const struct rays_scene *s, struct rays_view *v, int skip_geom)
     }
 }
 
-// --- lights
-// ---------------------------------------------------------------------------------------
+// --- lights -------------------------------------------------------------------------------------
 
 static void set_light(struct rays_light *out, const mjvLight *l, const mjvScene *scn)
 {

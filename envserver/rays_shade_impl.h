@@ -333,8 +333,7 @@ TARGET static void NAME(prepare)(const struct rays_scene *s, const struct rays_v
     }
 }
 
-// --- pixels
-// ---------------------------------------------------------------------------------------
+// --- pixels -------------------------------------------------------------------------------------
 
 INLINE VF NAME(floor)(VF x)
 {

@@ -9,8 +9,7 @@
 typedef int int4 __attribute__((vector_size(16)));
 typedef float float4 __attribute__((vector_size(16)));
 
-// --- sRGB
-// -----------------------------------------------------------------------------------------
+// --- sRGB ---------------------------------------------------------------------------------------
 
 static struct {
     pthread_once_t once;
@@ -35,8 +34,7 @@ static double srgb_encode(double c)
     return c <= 0.0031308 ? c * 12.92 : 1.055 * pow(c, 1 / 2.4) - 0.055;
 }
 
-// --- mip levels
-// -----------------------------------------------------------------------------------
+// --- mip levels ---------------------------------------------------------------------------------
 
 static int lerp8(int a, int b, int w)
 {
@@ -200,8 +198,7 @@ void tex_release(struct rays_tex *tex)
         rays_unshare(&tex->head);
 }
 
-// --- level of detail
-// ------------------------------------------------------------------------------
+// --- level of detail ----------------------------------------------------------------------------
 
 // Half of the piecewise linear log2 of the squared footprint.
 static float level_of(float rho2)
@@ -238,8 +235,7 @@ static float pick_level(const struct rays_tex *tex, float lam, int *level)
     return lam <= 0 || lam >= (float)last ? 0 : lam - (float)*level;
 }
 
-// --- cube
-// -----------------------------------------------------------------------------------------
+// --- cube ---------------------------------------------------------------------------------------
 
 // Coordinates of direction v on face f: (sc, tc) over the main axis, as S and T in [0,1].
 static void on_face(int f, const float v[3], float st[2])

@@ -4,8 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-// --- patterns
-// -------------------------------------------------------------------------------------
+// --- patterns -----------------------------------------------------------------------------------
 
 void rays_pattern_init(struct rays_pattern *p, int samples)
 {
@@ -41,8 +40,7 @@ float rays_tile_limit(struct rays_tile *tile)
     return tile->limit;
 }
 
-// --- filters, called by Embree for hits on the way
-// --------------------------------------------------
+// --- filters, called by Embree for hits on the way ----------------------------------------------
 
 // Fields of a ray and of a hit in their order in memory; a packet of N has N values of each. (The
 // accessors of the library are for C++.)
@@ -113,8 +111,7 @@ static void collect_front(const struct RTCFilterFunctionNArguments *a)
     }
 }
 
-// --- packets
-// --------------------------------------------------------------------------------------
+// --- packets ------------------------------------------------------------------------------------
 
 #define PASTE_(a, b) a##_##b
 #define PASTE(a, b)  PASTE_(a, b)

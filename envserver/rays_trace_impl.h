@@ -158,8 +158,7 @@ INLINE VI NAME(meet_grid)(const struct NAME(ray) * r, const struct rays_mesh *me
     return hit;
 }
 
-// --- ray trees
-// ------------------------------------------------------------------------------------
+// --- ray trees ----------------------------------------------------------------------------------
 
 INLINE void NAME(fill)(struct RAYHIT *rh, const struct NAME(ray) * r, VF tnear, VF tfar)
 {

@@ -40,8 +40,7 @@ struct render_worker {
 
 static const struct render_backend *const backends[] = {&render_backend_rays, &render_backend_egl};
 
-// --- options
-// --------------------------------------------------------------------------------------
+// --- options ------------------------------------------------------------------------------------
 
 void render_config_default(struct render_config *cfg)
 {
@@ -109,8 +108,7 @@ static enum status config_check(const struct render_config *cfg,
     return ST_OK;
 }
 
-// --- cameras
-// --------------------------------------------------------------------------------------
+// --- cameras ------------------------------------------------------------------------------------
 
 // The next part of "A:B:C" into `part`; false if it is too long.
 static bool next_part(const char **text, char stop, char *part, size_t size)
@@ -294,8 +292,7 @@ enum status render_camera_parse(struct render_camera *cam, const mjModel *m, con
     return ST_OK;
 }
 
-// --- create and destroy
-// ---------------------------------------------------------------------------
+// --- create and destroy -------------------------------------------------------------------------
 
 // Enough for all that MuJoCo may put into the scene with default options; tendons may be drawn as
 // one capsule per wrap or up to 100 when slack.
@@ -450,8 +447,7 @@ const char *render_worker_backend(const struct render_worker *w)
     return w->backend->name;
 }
 
-// --- frames
-// ---------------------------------------------------------------------------------------
+// --- frames -------------------------------------------------------------------------------------
 
 static enum status frame_check(const struct render_worker *w, const mjModel *m,
                                const struct render_camera *cam)

@@ -63,8 +63,7 @@ struct rays_backend {
     bool keeps;
 };
 
-// --- create and destroy
-// ---------------------------------------------------------------------------
+// --- create and destroy -------------------------------------------------------------------------
 
 static void backend_destroy(void *p)
 {
@@ -140,8 +139,7 @@ static enum status worker_create(void **out, void *shared)
     return ST_OK;
 }
 
-// --- surfaces
-// ---------------------------------------------------------------------------------------
+// --- surfaces -----------------------------------------------------------------------------------
 
 static void tile_start(struct rays_tile *tile, const struct rays_pattern *pattern,
                        const float *tnear, int x, int y, float far)
@@ -428,8 +426,7 @@ static void shade_surfaces(struct rays_worker *w, const struct rays_view *v,
     shade_frags(w, v, tile, how);
 }
 
-// --- transparent things
-// -----------------------------------------------------------------------------
+// --- transparent things -------------------------------------------------------------------------
 
 static int by_triangle(const void *a, const void *b)
 {
@@ -613,8 +610,7 @@ static void draw_transparent(struct rays_worker *w, const struct rays_view *v,
     }
 }
 
-// --- mirror
-// -------------------------------------------------------------------------------------------
+// --- mirror -------------------------------------------------------------------------------------
 
 static bool mirrors(const struct rays_scene *s, const struct rays_tile *tile, int r)
 {
@@ -656,8 +652,7 @@ static void draw_mirror(struct rays_worker *w, const struct rays_tile *tile)
     draw_transparent(w, &s->mirrored, &w->mirror, &how);
 }
 
-// --- sky
-// ----------------------------------------------------------------------------------------------
+// --- sky ----------------------------------------------------------------------------------------
 
 static void ray_at(const struct rays_view *v, double x, double y, double o[3], double d[3])
 {
@@ -756,8 +751,7 @@ static void draw_sky(struct rays_worker *w, struct rays_tile *tile)
     }
 }
 
-// --- frames
-// -------------------------------------------------------------------------------------------
+// --- frames -------------------------------------------------------------------------------------
 
 // Mean of the tile's samples, pixel by pixel.
 static void resolve(const struct rays_worker *w, const struct rays_tile *tile,
@@ -956,8 +950,7 @@ static void draw_block(struct rays_worker *w, const struct rays_block *b,
     draw_tiles(w, b, pixels, img);
 }
 
-// --- what stands still
-// ----------------------------------------------------------------------------------
+// --- what stands still --------------------------------------------------------------------------
 
 // Put what stands still first in the order, which is otherwise kept; returns how many.
 static int still_first(const struct rays_worker *w, struct rays_view *v)
@@ -1077,8 +1070,7 @@ static bool may_keep(const struct rays_scene *s, const struct render_image *img)
     return img->rgb && img->still && s->mirror_geom < 0;
 }
 
-// --- pictures
-// ----------------------------------------------------------------------------------
+// --- pictures -----------------------------------------------------------------------------------
 
 static int tiles(int pixels, int most)
 {

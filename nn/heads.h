@@ -25,8 +25,7 @@
 #define heads_time_embedding     heads_time_embedding_f64
 #endif
 
-// --- diagonal Gaussian
-// ------------------------------------------------------------------------------
+// --- diagonal Gaussian --------------------------------------------------------------------------
 
 // logp (n, dim) = log N(action; mean, exp(log_std)^2) of every number; log_std (dim).
 void heads_gaussian_logp(int n, int dim, const real *mean, const real *log_std, const real *action,
@@ -35,18 +34,17 @@ void heads_gaussian_logp(int n, int dim, const real *mean, const real *log_std, 
 void heads_gaussian_backward(int n, int dim, const real *mean, const real *log_std,
                              const real *action, const real *d_logp, real *d_mean, real *d_log_std);
 
-// --- categorical: softmax cross entropy
-// ----------------------------------------------------------------
+// --- categorical: softmax cross entropy ---------------------------------------------------------
 
 // loss (n) = -log softmax(logits)[target], 0 where target is negative. d_logits (n, classes), which
 // may be logits or NULL: the gradient of the sum of weight * loss; weight (n), NULL: all 1.
 void heads_cross_entropy(int n, int classes, const real *logits, const int *target,
                          const real *weight, real *loss, real *d_logits);
 
-// --- flow matching (Lipman et al. 2023), as pi0 has it
-// --------------------------------------------------- t = 1 is noise, t = 0 the action: x_t = t
-// noise + (1 - t) action; the network's velocity v is fitted to noise - action and followed from 1
-// to 0.
+// --- flow matching (Lipman et al. 2023), as pi0 has it ------------------------------------------
+//
+// t = 1 is noise, t = 0 the action: x_t = t noise + (1 - t) action; the network's velocity v is
+// fitted to noise - action and followed from 1 to 0.
 
 // A training time of uniform u in [0, 1): 0.999 Beta(1.5, 1) + 0.001.
 double heads_flow_time(double u);

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-// --- memory
-// ---------------------------------------------------------------------------------------
+// --- memory -------------------------------------------------------------------------------------
 
 // Hands out pieces of one block; without a block it only counts.
 struct arena {
@@ -274,8 +273,7 @@ void vla_work_fini(struct vla_work *w)
     mem_free(w);
 }
 
-// --- the net
-// ----------------------------------------------------------------------------------------
+// --- the net ------------------------------------------------------------------------------------
 
 enum status vla_net_init(struct vla_net *net, const struct vla_config *c, const real *params)
 {

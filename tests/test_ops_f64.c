@@ -5,8 +5,7 @@
 
 #define TRIES 8 // numbers of each input that are changed
 
-// --- norms
-// ----------------------------------------------------------------------------------------
+// --- norms --------------------------------------------------------------------------------------
 
 struct norm_rig {
     struct nn_norm m;
@@ -78,8 +77,7 @@ static void norms_agree_with_finite_differences(void **state)
     }
 }
 
-// --- activations
-// ----------------------------------------------------------------------------------
+// --- activations --------------------------------------------------------------------------------
 
 enum act { GELU, SILU, SWIGLU, GEGLU, N_ACT };
 
@@ -135,8 +133,7 @@ static void activations_agree_with_finite_differences(void **state)
     }
 }
 
-// --- rows and rotation
-// -----------------------------------------------------------------------------
+// --- rows and rotation --------------------------------------------------------------------------
 
 static void rotation_keeps_lengths_and_comes_back(void **state)
 {
@@ -210,8 +207,7 @@ static void patches_are_ordered_as_convolutions_have_them(void **state)
         }
 }
 
-// --- attention
-// --------------------------------------------------------------------------------------
+// --- attention ----------------------------------------------------------------------------------
 
 #define SEQS 4
 

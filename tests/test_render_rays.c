@@ -567,8 +567,7 @@ static void threads_do_not_mix(void **state)
     }
 }
 
-// --- what stands still is kept
-// --------------------------------------------------------------------------
+// --- what stands still is kept ------------------------------------------------------------------
 
 #define KEEP_W 140
 #define KEEP_H 75
