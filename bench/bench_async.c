@@ -102,7 +102,6 @@ static enum status run(const struct async_options *o, const struct row *row, dou
         e.rollout.rollout_async = row->rollout_async;
         e.rollout.batch_max = o->num_envs / 4;
         e.rollout.batch_timeout_ns = 2 * NS_PER_MS;
-        e.rollout.connect_wait_ns = 10 * NS_PER_S;
         e.rollout.accel = cfg.update.accel;
         st = embedded_rollout(&e);
     }

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#define WAIT_NS (24 * 3600 * NS_PER_S) // for the learner, that is until *stop
+
 static atomic_int serial; // several in one process, in benchmarks
 
 enum status embedded_serve(struct embedded *e, const struct pool_config *pool, int b_max,
@@ -30,6 +32,7 @@ static void *rollout_thread(void *arg)
 
 enum status embedded_rollout(struct embedded *e)
 {
+    e->rollout.connect_wait_ns = WAIT_NS;
     TRY(thread_start(&e->thread, "rollout", rollout_thread, e));
     e->started = true;
     return ST_OK;

@@ -22,7 +22,8 @@ struct embedded {
 NODISCARD enum status embedded_serve(struct embedded *e, const struct pool_config *pool, int b_max,
                                      int64_t t_max_ns, char *url, size_t size);
 
-// Start the rollout worker with e->rollout.
+// Start the rollout worker with e->rollout. It waits for the learner of this process however long
+// that takes to listen - other models are compiled, a policy is read - or until embedded_finish.
 NODISCARD enum status embedded_rollout(struct embedded *e);
 
 // Stop and free everything; the rollout worker's failure, or ST_OK.

@@ -132,31 +132,33 @@ static enum status ask_policy(struct train_options *o)
 
 // ------------------------------------------------------------------ the parts
 
-static enum status start_part(struct run *r, int i)
+static enum status serve_part(struct run *r, int i)
 {
     struct train_options *o = r->o;
     struct embedded *e = &r->part[i];
-    int64_t share = o->learner.num_envs / r->n_task;
     struct pool_config pool = {.task = r->task[i],
                                .kwargs = o->kwargs,
                                .randomize = r->plan,
-                               .n_env = (int)share,
+                               .n_env = (int)(o->learner.num_envs / r->n_task),
                                .n_thread = (int)o->threads};
 
-    TRY(embedded_serve(e, &pool, (int)o->batch_max, o->batch_timeout_ns, o->rollout.env,
-                       sizeof o->rollout.env));
-    if (i == 0)
-        snprintf(o->learner.listen, sizeof o->learner.listen, "inproc://learner%s",
-                 o->rollout.env + strlen("inproc://envs"));
     e->rollout = o->rollout;
-    memcpy(e->rollout.learner, o->learner.listen, sizeof e->rollout.learner);
-    e->rollout.horizon = o->learner.horizon;
-    e->rollout.seed = o->learner.seed;
-    e->rollout.connect_wait_ns = 10 * NS_PER_S;
-    e->rollout.accel = o->learner.update.accel;
-    e->rollout.env_offset = i * share;
-    e->rollout.own_starts = r->n_task > 1;
-    return embedded_rollout(e);
+    return embedded_serve(e, &pool, (int)o->batch_max, o->batch_timeout_ns, e->rollout.env,
+                          sizeof e->rollout.env);
+}
+
+static enum status start_part(struct run *r, int i)
+{
+    const struct train_options *o = r->o;
+    struct rollout_config *c = &r->part[i].rollout;
+
+    memcpy(c->learner, o->learner.listen, sizeof c->learner);
+    c->horizon = o->learner.horizon;
+    c->seed = o->learner.seed;
+    c->accel = o->learner.update.accel;
+    c->env_offset = i * (o->learner.num_envs / r->n_task);
+    c->own_starts = r->n_task > 1;
+    return embedded_rollout(&r->part[i]);
 }
 
 static enum status start(struct run *r, struct training *t)
@@ -167,6 +169,10 @@ static enum status start(struct run *r, struct training *t)
     TRY(ask_policy(o));
     if (r->n_task == 1)
         memcpy(o->learner.task, r->task[0], sizeof r->task[0]);
+    for (int i = 0; i < r->n_task; i++)
+        TRY(serve_part(r, i));
+    snprintf(o->learner.listen, sizeof o->learner.listen, "inproc://learner%s",
+             r->part[0].rollout.env + strlen("inproc://envs"));
     for (int i = 0; i < r->n_task; i++) {
         TRY(start_part(r, i));
         t->partner_ended[t->n_partner++] = &r->part[i].ended;
