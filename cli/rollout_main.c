@@ -5,6 +5,7 @@
 #include "common/base/json.h"
 #include "common/base/thread.h"
 #include "rollout/player.h"
+#include "rollout/rollout.h"
 
 struct rollout_options {
     struct rollout_config rollout;

@@ -1,5 +1,5 @@
-// player.h - a rollout worker that plays whole episodes of a policy of action chunks, in groups
-// that begin in the same state.
+// player.h - a rollout worker (worker.h) that plays whole episodes of a policy of action chunks, in
+// groups that begin in the same state.
 //
 // Each decision is answered by `action_chunk` actions, sent as one request; the env server executes
 // them until the episode ends. A finished episode becomes one EPISODE message. An env takes its
@@ -12,14 +12,13 @@
 // from the same (seed, stream, episode), which is the same state; the noise of an action is a
 // function of (seed, group, member, decision).
 //
-// The envs of a lost server are left out until it is back; what they played is lost. Then they go
-// on with the episode that the slowest env is at. The loss of all servers ends the worker.
+// What the envs of a lost server played is lost.
 //
-// Threads: player_run is called by one thread; see rollout.h.
+// Threads: as rollout_run.
 #ifndef ROLLOUT_PLAYER_H
 #define ROLLOUT_PLAYER_H
 
-#include "rollout/rollout.h"
+#include "rollout/worker.h"
 
 // As rollout_run; cfg->action_chunk is at least 1.
 NODISCARD enum status player_run(const struct rollout_config *cfg, const atomic_bool *stop,
