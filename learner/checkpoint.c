@@ -1,12 +1,9 @@
 #include "learner/checkpoint.h"
 
 #include "common/base/log.h"
-#include "nn/h5file.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define COUNT_MAX 1000000000000000LL
 
 // The updater's options, stored under their names.
 struct stored_options {
@@ -15,45 +12,6 @@ struct stored_options {
 
 static const struct opt options[] = {UPDATE_OPTS(struct stored_options, u), {0}};
 
-// Threads and the modelled accelerator do not change the result.
-static bool changes_result(const struct opt *o)
-{
-    return o->type != OPT_TIME && strcmp(o->name, "learner-threads") != 0;
-}
-
-static double option_value(const struct opt *o, const struct update_config *cfg)
-{
-    const char *p = (const char *)cfg + o->offset;
-
-    return o->type == OPT_REAL  ? *(const double *)p
-           : o->type == OPT_INT ? (double)*(const int64_t *)p
-                                : (double)*(const bool *)p;
-}
-
-static enum status put_options(struct h5file *f, const struct update_config *cfg)
-{
-    for (const struct opt *o = options; o->name; o++)
-        if (changes_result(o))
-            TRY(h5file_put_real(f, o->name, option_value(o, cfg)));
-    return ST_OK;
-}
-
-static enum status check_options(struct h5file *f, const struct update_config *cfg)
-{
-    for (const struct opt *o = options; o->name; o++) {
-        double stored, now;
-
-        if (!changes_result(o))
-            continue;
-        now = option_value(o, cfg);
-        TRY(h5file_get_real(f, o->name, o->low, o->high, &stored));
-        if (stored != now)
-            return FAIL(ST_INVAL, "option '%s' was %.10g in the checkpoint and is %.10g now",
-                        o->name, stored, now);
-    }
-    return ST_OK;
-}
-
 static enum status put_state(struct h5file *f, const struct updater_state *s)
 {
     TRY(h5file_put_int(f, "adam_step", s->n_step));
@@ -61,16 +19,7 @@ static enum status put_state(struct h5file *f, const struct updater_state *s)
     TRY(h5file_put(f, "adam_m", H5_F32, s->n_param, 0, s->m));
     TRY(h5file_put(f, "adam_v", H5_F32, s->n_param, 0, s->v));
     TRY(h5file_put(f, "averages", H5_F64, 2, 3, s->averages));
-    return put_options(f, s->cfg);
-}
-
-static enum status put_progress(struct h5file *f, const struct train_progress *p)
-{
-    TRY(h5file_put_int(f, "windows", (int64_t)p->windows));
-    TRY(h5file_put_int(f, "env_steps", (int64_t)p->env_steps));
-    TRY(h5file_put_int(f, "episodes", (int64_t)p->episodes));
-    TRY(h5file_put_int(f, "dropped", (int64_t)p->dropped));
-    return h5file_put_real(f, "seconds", p->seconds);
+    return saved_put_options(f, options, s->cfg);
 }
 
 static enum status put_all(struct h5file *f, struct updater *u,
@@ -81,7 +30,7 @@ static enum status put_all(struct h5file *f, struct updater *u,
     updater_get(u, &state);
     TRY(weights_put(state.weights, f));
     TRY(put_state(f, &state));
-    return put_progress(f, progress);
+    return saved_put_progress(f, progress);
 }
 
 enum status checkpoint_save(const char *path, struct updater *u,
@@ -96,24 +45,6 @@ enum status checkpoint_save(const char *path, struct updater *u,
         st = h5file_save(f, path);
     h5file_close(f);
     return st;
-}
-
-static enum status get_count(struct h5file *f, const char *name, uint64_t *out)
-{
-    int64_t value;
-
-    TRY(h5file_get_int(f, name, 0, COUNT_MAX, &value));
-    *out = (uint64_t)value;
-    return ST_OK;
-}
-
-static enum status get_progress(struct h5file *f, struct train_progress *p)
-{
-    TRY(get_count(f, "windows", &p->windows));
-    TRY(get_count(f, "env_steps", &p->env_steps));
-    TRY(get_count(f, "episodes", &p->episodes));
-    TRY(get_count(f, "dropped", &p->dropped));
-    return h5file_get_real(f, "seconds", 0, 1e15, &p->seconds);
 }
 
 static void print_vision(const struct model_vision *v, char *out, size_t size)
@@ -154,8 +85,8 @@ static enum status get_state(struct h5file *f, struct updater *u, const struct w
     int64_t total;
 
     updater_get(u, &s);
-    TRY(h5file_get_int(f, "adam_step", 0, COUNT_MAX, &s.n_step));
-    TRY(h5file_get_int(f, "total_windows", 0, COUNT_MAX, &total));
+    TRY(h5file_get_int(f, "adam_step", 0, SAVED_COUNT_MAX, &s.n_step));
+    TRY(h5file_get_int(f, "total_windows", 0, SAVED_COUNT_MAX, &total));
     TRY(h5file_get(f, "averages", H5_F64, 2, 3, s.averages));
     if (total != s.total_windows)
         log_warn("checkpoint",
@@ -178,9 +109,9 @@ static enum status get_all(struct h5file *f, struct updater *u, struct train_pro
     TRY(weights_get(&w, f));
     st = check_model(w, s.weights);
     if (st == ST_OK)
-        st = check_options(f, s.cfg);
+        st = saved_check_options(f, options, s.cfg);
     if (st == ST_OK)
-        st = get_progress(f, &p);
+        st = saved_get_progress(f, &p);
     if (st == ST_OK)
         st = get_state(f, u, w);
     weights_drop(w);

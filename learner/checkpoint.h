@@ -6,16 +6,8 @@
 #ifndef LEARNER_CHECKPOINT_H
 #define LEARNER_CHECKPOINT_H
 
+#include "learner/saved.h"
 #include "learner/update.h"
-
-// Counters of the training loop that the updater does not know.
-struct train_progress {
-    uint64_t windows;   // optimizer windows done
-    uint64_t env_steps; // samples used
-    uint64_t episodes;  // finished episodes seen
-    double seconds;     // training time so far
-    uint64_t dropped;   // chunks dropped as too stale
-};
 
 // As of the last closed window; samples of an open one are not part of it.
 NODISCARD enum status checkpoint_save(const char *path, struct updater *u,

@@ -82,7 +82,7 @@ static void set_std(struct weights *w, struct rl_updater *u, double std)
 
 enum status rl_start_updater(struct rl_updater **out, const struct learner_config *cfg,
                              const struct weights *initial, const struct join *j,
-                             struct rl_progress *progress)
+                             struct train_progress *progress)
 {
     char file[OPT_STR_MAX + 32];
     struct weights *w;

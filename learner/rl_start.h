@@ -5,8 +5,8 @@
 #ifndef LEARNER_RL_START_H
 #define LEARNER_RL_START_H
 
-#include "learner/learner.h"
 #include "learner/rl_checkpoint.h"
+#include "learner/serve.h"
 
 // The policy of cfg->rl.init, of the checkpoint with cfg->resume, or NULL: then a new one is made
 // for the first worker's task.
@@ -17,6 +17,6 @@ NODISCARD enum status rl_start_read(struct weights **out, const struct learner_c
 // *progress is that one's.
 NODISCARD enum status rl_start_updater(struct rl_updater **out, const struct learner_config *cfg,
                                        const struct weights *initial, const struct join *j,
-                                       struct rl_progress *progress);
+                                       struct train_progress *progress);
 
 #endif

@@ -1,12 +1,10 @@
 #include "learner/rl_window.h"
 
-#include "learner/admission.h"
-
 #include <math.h>
 
 void rl_window_open(struct rl_window *w, const struct groups_count *groups)
 {
-    w->kept = w->played = w->steps = 0;
+    w->kept = w->played = 0;
     w->score = w->kept_score = w->success_length = w->failure_length = w->lag = (struct tally){0};
     w->lag_max = 0;
     w->before = *groups;
@@ -17,7 +15,6 @@ void rl_window_note(struct rl_window *w, const struct episode_head *h, uint64_t 
     double lag = (double)admission_lag(version, h->version_min);
 
     w->played++;
-    w->steps += h->n_sub;
     if (h->flags & EPISODE_ERROR)
         return;
     w->recent[w->n_recent++ % RL_RECENT] = h->score;
@@ -79,10 +76,10 @@ enum status rl_window_write(const struct rl_window *w, const struct rl_report *r
         {"groups/late", (double)(g->late + g->twice - b->late - b->twice)},
         {"stale/lag_mean", mean_or_nan(&w->lag)},
         {"stale/lag_max", w->lag_max},
-        {"perf/steps_per_s", r->steps_per_s},
-        {"perf/queue", r->queue},
-        {"perf/wait_share", r->wait_share},
-        {"perf/update_share", r->update_share},
+        {"perf/steps_per_s", r->serve->steps_per_s},
+        {"perf/queue", r->serve->queue},
+        {"perf/wait_share", r->serve->wait_share},
+        {"perf/update_share", r->serve->update_share},
         {"time/seconds", r->done->seconds},
     };
 

@@ -4,14 +4,13 @@
 #ifndef LEARNER_RL_WINDOW_H
 #define LEARNER_RL_WINDOW_H
 
-#include "common/base/metrics.h"
-#include "learner/rl_checkpoint.h"
 #include "learner/scale.h"
+#include "learner/serve.h"
 
 #define RL_RECENT 100 // episodes behind the recent mean score
 
 struct rl_window {
-    int64_t kept, played, steps;    // episodes in kept groups, of all; env steps
+    int64_t kept, played;           // episodes in kept groups, of all
     struct tally score, kept_score; // of all episodes, of those in kept groups
     struct tally success_length, failure_length, lag;
     double lag_max;
@@ -32,10 +31,9 @@ double rl_window_recent(const struct rl_window *w);
 
 struct rl_report {
     const struct rl_stats *stats;
-    const struct rl_progress *done;
+    const struct train_progress *done;
     const struct groups_count *groups;
-    double steps_per_s, wait_share, update_share;
-    int queue;
+    const struct serve_report *serve;
 };
 NODISCARD enum status rl_window_write(const struct rl_window *w, const struct rl_report *r,
                                       struct metrics *metrics);

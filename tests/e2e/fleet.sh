@@ -115,7 +115,7 @@ says "$rollout" rollout "env server ${url[1]} is gone; 11 of 14 envs are left"
 windows 3
 serve 1 "${url[1]##*:}"
 says "$rollout" rollout "env server ${url[1]} is back; 14 of 14 envs are there"
-says "$learn" learn "has 3 envs back, 14 are there"
+says "$learn" learn "has 3 envs back, 14 of 14 are there"
 windows 3
 kill -TERM "$learn"
 wait "$learn" || fail "the learner failed: $(cat "$work/learn.err")"

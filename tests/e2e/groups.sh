@@ -95,7 +95,7 @@ windows "$learn2" async 5
 kill -9 "$serve2"
 windows "$learn2" async $(($(lines "$work/async/metrics.jsonl") + 5))
 start serve2 serve "${task[@]}" --num-envs=4 --listen="ipc://$work/s2.sock"
-await "$learn2" grep -qF "got back envs, 4 of 4 are there" "$work/learn2.txt"
+await "$learn2" grep -qF "envs back, 4 of 4 are there" "$work/learn2.txt"
 kill -9 "$lone"
 windows "$learn2" async $(($(lines "$work/async/metrics.jsonl") + 5))
 start lone2 rollout --env="ipc://$work/s1.sock" --learner="ipc://$work/l2.sock" --num-envs=4 \
