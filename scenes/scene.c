@@ -340,6 +340,16 @@ static const struct scene_driver hooks_driver = {
 
 // ------------------------------------------------------------------ scenes
 
+// A step looks for islands, groups of trees that constraints join, so that the solver can take each
+// alone. With one tree there is one island at most, and it has every degree of freedom and every
+// constraint in the order in which they stand: the solver does the same sums without it, and the
+// search takes 1 to 13 % of a step. Two trees may be apart, so there they stay.
+static void skip_islands(mjModel *m)
+{
+    if (m->ntree == 1 && m->nflex == 0)
+        m->opt.disableflags |= mjDSBL_ISLAND;
+}
+
 static enum status build(struct scene *scene, const char *kwargs)
 {
     const struct scene_task *task = scene->task;
@@ -350,7 +360,8 @@ static enum status build(struct scene *scene, const char *kwargs)
     TRY(scene_read_kwargs(task, kwargs, scene->params));
     TRY(task->compile ? task->compile(scene) : compile_file(scene));
     TRY(measure(scene));
-    scene->signature = model_signature(scene->model);
+    scene->signature = model_signature(scene->model); // of what was compiled
+    skip_islands((mjModel *)scene->model);            // read by others from here on only
     return task->setup(scene);
 }
 

@@ -299,6 +299,63 @@ static void hooks_fill_their_rows_exactly(void **state)
     }
 }
 
+// A copy of the scene's model that looks for islands, as MuJoCo and so Gymnasium do.
+static mjModel *with_islands(const struct scene *scene)
+{
+    mjModel *m = mj_copyModel(NULL, scene->model);
+
+    assert_non_null(m);
+    m->opt.disableflags &= ~mjDSBL_ISLAND;
+    return m;
+}
+
+// Where a scene leaves out the search for islands, nothing that moves differs in a single bit.
+static void one_tree_moves_as_with_islands(void **state)
+{
+    int t, i, k, n_one = 0;
+
+    (void)state;
+    for (t = 0; t < N_TASK; t++) {
+        struct rng rng = rng_make(1, RNG_TEST, (uint64_t)t, 0, 0);
+        int n_act = facts[t].n_act, islands = 0;
+        struct rig w;
+        mjModel *m;
+        mjData *d;
+
+        world_init(&w, facts[t].name, "");
+        m = with_islands(w.scene);
+        d = mj_makeData(m);
+        assert_non_null(d);
+        assert_int_equal(w.scene->model->opt.disableflags != m->opt.disableflags, m->ntree == 1);
+        for (i = 0; i < 1000 && m->ntree == 1; i++) {
+            if (i % 250 == 0) {
+                world_reset(&w, 1, 0, (uint64_t)i);
+                mj_copyData(d, m, w.d);
+            }
+            for (k = 0; k < n_act; k++)
+                w.d->ctrl[k] = d->ctrl[k] =
+                    rng_uniform(&rng, -facts[t].act_high, facts[t].act_high);
+            mj_step(w.scene->model, w.d);
+            mj_step(m, d);
+            islands += d->nisland;
+            assert_int_equal(w.d->nisland, 0);
+            assert_memory_equal(w.d->qpos, d->qpos, (size_t)m->nq * sizeof d->qpos[0]);
+            assert_memory_equal(w.d->qvel, d->qvel, (size_t)m->nv * sizeof d->qvel[0]);
+            assert_memory_equal(w.d->qacc_warmstart, d->qacc_warmstart,
+                                (size_t)m->nv * sizeof d->qacc_warmstart[0]);
+            assert_int_equal(w.d->nefc, d->nefc);
+            assert_memory_equal(w.d->efc_force, d->efc_force,
+                                (size_t)d->nefc * sizeof d->efc_force[0]);
+        }
+        assert_true(m->ntree != 1 || islands > 0); // else nothing was compared
+        n_one += m->ntree == 1;
+        mj_deleteData(d);
+        mj_deleteModel(m);
+        world_fini(&w);
+    }
+    assert_int_equal(n_one, N_TASK - 2); // Pusher and Reacher have several
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +366,7 @@ int main(void)
         leak_test(the_reachers_target_is_uniform_in_a_disc),
         leak_test(the_initial_state_is_a_function_of_its_identity),
         leak_test(hooks_fill_their_rows_exactly),
+        leak_test(one_tree_moves_as_with_islands),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
