@@ -526,6 +526,46 @@ int ss_gather(struct ss_vec *v, uint8_t *rows, int64_t wait_ns)
     return ST_OK;
 }
 
+// Row i of the columns.
+static void put_row(const struct ss_vec *v, const uint8_t *row, size_t i, struct ss_columns *out)
+{
+    const struct row_head *head = (const struct row_head *)row;
+    const double *info = (const double *)(row + v->layout->info);
+    size_t n = (size_t)v->settings.n_env, n_obs = (size_t)v->spec->n_obs;
+    bool is_start = head->flags & ROW_FIRST;
+    double *to = out->info + i;
+    int key, k;
+
+    out->flags |= head->flags;
+    out->stepped += !is_start;
+    out->terminated[i] = (head->flags & ROW_TERMINATED) != 0;
+    out->truncated[i] = (head->flags & (ROW_TRUNCATED | ROW_ERROR)) != 0;
+    memcpy(&out->reward[i], row + v->layout->reward, sizeof out->reward[i]);
+    if (out->obs)
+        memcpy(out->obs + i * n_obs, row + v->layout->obs, n_obs * sizeof out->obs[0]);
+    for (key = 0; key < v->spec->n_info_key; key++) {
+        bool has = !is_start || v->spec->info[key].on_reset;
+
+        out->mask[(size_t)key * n + i] = has;
+        for (k = 0; k < (int)v->spec->info[key].n; k++, to += n, info++)
+            *to = has ? *info : 0;
+    }
+}
+
+int ss_step(struct ss_vec *v, const float *actions, uint8_t *rows, struct ss_columns *out,
+            int64_t wait_ns)
+{
+    int i;
+
+    if (actions)
+        TRY(ss_send(v, NULL, actions, v->settings.n_env));
+    TRY(ss_gather(v, rows, wait_ns));
+    out->flags = out->stepped = 0;
+    for (i = 0; i < v->settings.n_env; i++)
+        put_row(v, rows + (size_t)i * v->layout->stride, (size_t)i, out);
+    return ST_OK;
+}
+
 int ss_in_flight(struct ss_vec *v)
 {
     int n;

@@ -8,14 +8,14 @@
 // ss_error_text has the words, per thread. Waits are int64_t nanoseconds.
 //
 // Threads: one thread may send (ss_reset, ss_send) while another receives (ss_recv, ss_gather);
-// more of either need a lock of their own. ss_close when neither is inside. No vector survives a
-// fork.
+// more of either need a lock of their own. ss_step does both. ss_close when neither is inside. No
+// vector survives a fork.
 #ifndef CAPI_SIMSTREAM_C_H
 #define CAPI_SIMSTREAM_C_H
 
 #include <stdint.h>
 
-#define SS_ABI 2 // changes with every incompatible change of this file
+#define SS_ABI 3 // changes with every incompatible change of this file
 
 #define SS_GO_ON (-1) // instead of a seed: the next episode of the env's present seed
 
@@ -97,6 +97,24 @@ int ss_recv(struct ss_vec *v, int64_t wait_ns, struct ss_batch *out);
 // Receive until nothing is in flight; the row of env i goes to rows + i * stride, rows of other
 // envs stay as they are. ST_TIMEOUT or ST_AGAIN: not all are there, call again.
 int ss_gather(struct ss_vec *v, uint8_t *rows, int64_t wait_ns);
+
+// What the rows of all envs hold, by column: arrays of the caller, env order. An info term that a
+// row does not have (a start has few) is 0 there, and so is its mask.
+struct ss_columns {
+    double *obs;                     // (n_env, n_obs), NULL = leave it out
+    double *reward;                  // (n_env)
+    double *info;                    // (n_info, n_env)
+    uint8_t *terminated, *truncated; // (n_env) 0 or 1; an error counts as truncated
+    uint8_t *mask;                   // (n_info_key, n_env) 0 or 1
+    uint32_t flags;                  // out: the flags of all rows, or-ed
+    uint32_t stepped;                // out: rows that are no start
+};
+
+// The vector step in one call: ss_send of one action for every env (NULL: they have been sent),
+// ss_gather into `rows`, then its columns. ST_TIMEOUT or ST_AGAIN: not all are there, call again
+// without actions. If `flags` has ROW_HAS_FINAL or ROW_ERROR, more of `rows` is to be looked at.
+int ss_step(struct ss_vec *v, const float *actions, uint8_t *rows, struct ss_columns *out,
+            int64_t wait_ns);
 
 int ss_in_flight(struct ss_vec *v);
 

@@ -9,7 +9,7 @@ import pathlib
 
 from . import errors
 
-ABI = 2
+ABI = 3
 
 
 class Batch(ctypes.Structure):
@@ -22,6 +22,21 @@ class Batch(ctypes.Structure):
         ("stride", ctypes.c_int32),
         ("why", ctypes.c_int32),
         ("in_flight", ctypes.c_int32),
+    ]
+
+
+class Columns(ctypes.Structure):
+    """struct ss_columns of capi/simstream_c.h."""
+
+    _fields_ = [
+        ("obs", ctypes.c_void_p),
+        ("reward", ctypes.c_void_p),
+        ("info", ctypes.c_void_p),
+        ("terminated", ctypes.c_void_p),
+        ("truncated", ctypes.c_void_p),
+        ("mask", ctypes.c_void_p),
+        ("flags", ctypes.c_uint32),
+        ("stepped", ctypes.c_uint32),
     ]
 
 
@@ -77,6 +92,7 @@ _FUNCTIONS = {
     "ss_send": (_INT, [_PTR, _PTR, _PTR, _INT]),
     "ss_recv": (_INT, [_PTR, _I64, ctypes.POINTER(Batch)]),
     "ss_gather": (_INT, [_PTR, _PTR, _I64]),
+    "ss_step": (_INT, [_PTR, _PTR, _PTR, ctypes.POINTER(Columns), _I64]),
     "ss_in_flight": (_INT, [_PTR]),
     "ss_worker_pid": (_INT, [_PTR, _INT]),
     "ss_save": (_INT, [_PTR, _PTR, _INT, ctypes.POINTER(States)]),

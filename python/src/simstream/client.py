@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 from . import errors
-from ._library import Access, Batch, States, Workers, check, check_may_open, forks, lib
+from ._library import Access, Batch, Columns, States, Workers, check, check_may_open, forks, lib
 
 FIRST, TERMINATED, TRUNCATED, ERROR, SUCCESS, HAS_FINAL = (1 << i for i in range(6))
 GO_ON = -1  # instead of a seed: the next episode of the env's present seed
@@ -74,6 +74,9 @@ class Client:
         self.spec = json.loads(lib.ss_describe(handle))
         self.row = _row_dtype(self.spec)
         self.num_envs = self.spec["n_env"]
+        self._n_obs = self.spec["n_obs"]
+        self._n_info = sum(int(np.prod(part["shape"])) for part in self.spec["row"]
+                           if part["name"].startswith("info."))
 
     @classmethod
     def open_pool(cls, task, kwargs, n_env, workers, autoreset, b_max, t_max_s):
@@ -169,6 +172,40 @@ class Client:
         of env i, rows of envs without a request stay."""
         address = rows.ctypes.data
         self._wait(lambda handle, wait: lib.ss_gather(handle, address, wait), timeout)
+
+    def step(self, rows, actions, want_obs, timeout=None):
+        """`send` to all envs (actions None: that was done) and `gather` in one, with the rows' parts
+        as new arrays: (columns, obs, numbers, bools).
+
+        columns: `flags` of all rows or-ed and `stepped`, the number of rows that are no start. obs:
+        (num_envs, n_obs) or None. numbers: (1 + info numbers, num_envs), the rewards and the infos.
+        bools: (2 + infos, num_envs): terminated, truncated, and which infos a row has; the numbers
+        of those that it has not are 0.
+        """
+        n, columns = self.num_envs, Columns()
+        obs = np.empty((n, self._n_obs)) if want_obs else None
+        numbers = np.empty((1 + self._n_info, n))
+        bools = np.empty((2 + len(self.spec["info"]), n), bool)
+        columns.obs = _pointer(obs)
+        columns.reward = _pointer(numbers)
+        columns.info = columns.reward + 8 * n
+        columns.terminated = _pointer(bools)
+        columns.truncated = columns.terminated + n
+        columns.mask = columns.truncated + n
+        self._columns(rows, actions, columns, timeout)
+        return columns, obs, numbers, bools
+
+    def _columns(self, rows, actions, columns, timeout):
+        address = rows.ctypes.data
+        if actions is not None:
+            # a sender and a receiver at once, for one slice of the time
+            wait = _SLICE_NS if timeout is None else min(_SLICE_NS, int(timeout * 1e9))
+            with self._sending, self._receiving:
+                status = lib.ss_step(self._use(), _pointer(actions), address, columns, wait)
+            if status not in (errors.AGAIN, errors.TIMEOUT):
+                check(status)
+                return
+        self._wait(lambda handle, wait: lib.ss_step(handle, None, address, columns, wait), timeout)
 
     def in_flight(self):
         """Requests whose rows have not been received."""

@@ -11,6 +11,7 @@ from ._library import lib
 from .client import GO_ON, Client
 from .pictures import Pictures, ask_for_pictures, check_render_mode
 
+_LOOK_CLOSER = rows.HAS_FINAL | rows.ERROR  # a step's row has more than its columns
 _ANY_BATCH = 65536  # more than the envs means all of them
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 _SEED_MAX = 2**63 - 1
@@ -199,21 +200,21 @@ class SimstreamVectorEnv(VectorEnv):
         Returns (observations, rewards, terminations, truncations, infos) as Gymnasium's
         SyncVectorEnv does in the same autoreset mode.
         """
-        self.send(actions)
-        return self.step_wait()
+        return self._step(self._actions(actions, self.num_envs), None)
 
     def step_wait(self, timeout=None):
         """Wait for all requests of `send` and return what `step` does, in env order. After a
         BatchTimeoutError nothing is lost: call again."""
-        self._client.gather(self._rows, timeout)
-        flags = self._flags
-        return (
-            self._observations(),
-            self._rewards.copy(),
-            flags & rows.TERMINATED != 0,
-            flags & (rows.TRUNCATED | rows.ERROR) != 0,
-            self._collect_infos(self._every),
-        )
+        return self._step(None, timeout)
+
+    def _step(self, actions, timeout):
+        columns, obs, numbers, bools = self._client.step(
+            self._rows, actions, self.copy and not self._pictures.names, timeout)
+        if columns.flags & _LOOK_CLOSER or self.engine_spec["has_success"]:
+            infos = self._collect_infos(self._every)
+        else:
+            infos = self._known_infos(numbers[1:], bools[2:], columns.stepped > 0)
+        return (self._observations() if obs is None else obs, numbers[0], bools[0], bools[1], infos)
 
     def close_extras(self, **kwargs):
         """Finish what is in flight and free the envs; arrays from `recv` stay valid."""
@@ -394,7 +395,7 @@ class SimstreamVectorEnv(VectorEnv):
     def _fix_views(self):
         """Views of the parts of self._rows that every step looks at: a field of a structured array
         costs as much to find as a whole row to copy."""
-        self._flags, self._rewards = self._rows["flags"], self._rows["reward"]
+        self._flags = self._rows["flags"]
         self._seen = self._pictures.of(self._rows)
         self._every = np.ones(self.num_envs, bool)
         # the terms of the infos stand one after the other: (num_envs, numbers)
@@ -466,19 +467,24 @@ class SimstreamVectorEnv(VectorEnv):
         """Infos as SyncVectorEnv makes them: arrays (num_envs, ...) of zeros where the mask
         "_key" is False; a key that no env has is absent. mask: envs that answered."""
         infos, flags = {}, self._flags
-        if mask is self._every and not flags.any():  # every env has executed an action, no more
-            stepped = known = mask
-            if self.engine_spec["has_success"]:
-                self._outcome(infos, self._rows, flags, stepped, mask)
-        else:
-            final = mask & (flags & rows.HAS_FINAL != 0)
-            good = flags & rows.ERROR == 0  # the terms of an episode that was given up mean nothing
-            stepped = mask & good & (flags & (rows.FIRST | rows.HAS_FINAL) == 0)
-            known = mask & (good | final)
-            if final.any():
-                self._collect_final(infos, final, final & good)
-            self._outcome(infos, self._rows, flags, stepped, mask & ~final)
+        final = mask & (flags & rows.HAS_FINAL != 0)
+        good = flags & rows.ERROR == 0  # the terms of an episode that was given up mean nothing
+        stepped = mask & good & (flags & (rows.FIRST | rows.HAS_FINAL) == 0)
+        known = mask & (good | final)
+        if final.any():
+            self._collect_final(infos, final, final & good)
+        self._outcome(infos, self._rows, flags, stepped, mask & ~final)
         self._collect_terms(infos, stepped, known)
+        return infos
+
+    def _known_infos(self, block, masks, any_stepped):
+        """The same of a step of all envs without an error or a final observation, from numbers
+        (info numbers, num_envs) and masks (infos, num_envs), of which the infos are parts."""
+        infos = {}
+        for key, name, mask_name, where, on_reset in self._terms:
+            if on_reset or any_stepped:
+                infos[name] = block[where].T
+                infos[mask_name] = masks[key]
         return infos
 
     def _collect_terms(self, infos, stepped, known):
@@ -487,14 +493,12 @@ class SimstreamVectorEnv(VectorEnv):
         block = self._numbers.T.copy()
         masks = np.empty((len(self._infos), self.num_envs), bool)
         masks[:] = stepped
-        any_stepped = any_known = True
-        if stepped is not self._every:
-            masks[self._on_reset] = known
-            any_stepped, any_known = stepped.any(), known.any()
-            keep = np.empty(block.shape, bool)
-            keep[:] = stepped
-            keep[self._on_reset_numbers] = known
-            block[~keep] = 0
+        masks[self._on_reset] = known
+        keep = np.empty(block.shape, bool)
+        keep[:] = stepped
+        keep[self._on_reset_numbers] = known
+        block[~keep] = 0
+        any_stepped, any_known = stepped.any(), known.any()
         for key, name, mask_name, where, on_reset in self._terms:
             if any_known if on_reset else any_stepped:
                 infos[name] = block[where].T
@@ -529,9 +533,10 @@ class SimstreamVectorEnv(VectorEnv):
         new = flags & rows.HAS_FINAL != 0  # the observation is the next episode's first
         good = flags & rows.ERROR == 0
         stepped = good & ~new & (flags & rows.FIRST == 0)
+        known = good | new
         for name, on_reset in self._infos:
             infos[name] = batch["info." + name]
-            infos["_" + name] = good | new if on_reset else stepped
+            infos["_" + name] = known if on_reset else stepped
         self._outcome(infos, batch, flags, good & (flags & rows.FIRST == 0), np.ones_like(good))
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
             infos["final_obs"], infos["_final_obs"] = self._pictures.of(batch, "final_"), new
