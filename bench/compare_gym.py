@@ -5,17 +5,22 @@
 Needs gymnasium, mujoco, numpy and the simstream package in the Python that runs it; EnvPool is
 measured where it is installed, and the result says so where it is not. Each measurement is a fresh
 process on two CPUs; all systems are measured once before any is measured again, so that a ratio
-compares neighbours in time. Actions are uniform and drawn before the clock starts. A step is an
-action that was executed: with next-step autoreset the call that only resets an env does not count.
+compares neighbours in time. Actions are uniform, another one for each env and step, and drawn
+before the clock starts (the C loop draws them while it runs). With one action for good an env ends
+up in a corner of its own, where it lies on the ground more often than with the C loop's actions and
+a step costs more. A step is an action that was executed: with next-step autoreset the call that
+only resets an env does not count, but its time does.
 
 Prints one JSON line for each task and number of envs, with min, median and max of the steps per
 second and of the ratios to simstream's figure of the same round, by the wall and by processor time
 of all processes (which stays of use on a machine that does other things as well), and a last one
-with the memory of 256 Humanoids (proportional set size of all processes).
+with the memory of 256 Humanoids (proportional set size of all processes). `better_mode` takes
+whichever was faster of simstream and simstream_async, and of the two modes of the other.
 
     simstream        step(): all envs, in env order
     simstream_async  recv() and send() of half of the envs at a time
     simstream_ipc    step() at a `simstream serve --threads=2` (with --program)
+    simstream_c      a C client in the same process (with --program)
     c_loop           C threads that call mj_step on their share of the envs and never wait for each
                      other: `simstream bench env` (with --program)
     gym_sync         Gymnasium's SyncVectorEnv, one thread
@@ -27,6 +32,7 @@ with the memory of 256 Humanoids (proportional set size of all processes).
 import argparse
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -40,6 +46,7 @@ import numpy as np
 
 TASKS = ["Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Walker2d-v5"]
 THREADS = 2
+C_WAYS = {"c_loop": "bare", "simstream_c": "pool"}  # of `simstream bench env`
 
 
 # --- one system, in a process of its own ----------------------------------------------------------
@@ -81,21 +88,21 @@ def cpu_seconds():
 def drive_all(env, n, seconds):
     """Gymnasium's loop; steps per second, and per second of processor time."""
     env.reset(seed=1) if hasattr(env, "single_action_space") else env.reset()
-    actions = [env_actions(env, n) for _ in range(16)]
-    for i in range(3):
-        env.step(actions[i])
+    actions = itertools.cycle(env_actions(env, n))
+    for _ in range(3):
+        env.step(next(actions))
     steps, ended, cpu, start = 0, 0, cpu_seconds(), time.perf_counter()
     while (took := time.perf_counter() - start) < seconds:
-        for action in actions[:4]:
+        for _ in range(4):
             steps += n - ended  # an env that ended only begins its next episode now
-            _, _, term, trunc, _ = env.step(action)
+            _, _, term, trunc, _ = env.step(next(actions))
             ended = int((term | trunc).sum())
     return steps / took, steps / max(0.01, cpu_seconds() - cpu)
 
 
 def drive_some(env, n, seconds):
     """EnvPool's loop: recv, then send to the same envs; as drive_all."""
-    action = env_actions(env, n)
+    actions = itertools.cycle(env_actions(env, n))
     env.async_reset()
     steps, start = 0, None
     for count in range(1 << 62):
@@ -106,13 +113,14 @@ def drive_some(env, n, seconds):
         steps += len(ids) - int((term | trunc).sum())
         if start is not None and (took := time.perf_counter() - start) >= seconds:
             return steps / took, steps / max(0.01, cpu_seconds() - cpu)
-        env.send(action[ids], ids)
+        env.send(next(actions)[ids], ids)
 
 
 def env_actions(env, n):
+    """(256, n, n_act): a table that is gone through again and again."""
     space = env.single_action_space if hasattr(env, "single_action_space") else env.action_space
     low, high = space.low.reshape(-1), space.high.reshape(-1)
-    return np.random.default_rng(0).uniform(low, high, (n, len(low))).astype(space.dtype)
+    return np.random.default_rng(0).uniform(low, high, (256, n, len(low))).astype(space.dtype)
 
 
 @contextlib.contextmanager
@@ -129,20 +137,22 @@ def served(program, task, n):
             process.wait()
 
 
-def measure_loop(program, task, n, seconds):
-    """As `measure`, of the free-running C loop; its memory is not asked for."""
+def measure_c(program, task, n, seconds, way):
+    """As `measure`, of `simstream bench env`: way "bare" is the free-running C loop, "pool" the C
+    client. Their memory is not asked for."""
     text = subprocess.run([program, "bench", "env", f"--tasks={task}", f"--num-envs={n}",
                            f"--threads={THREADS}", f"--seconds={round(1000 * seconds)}ms",
-                           "--reps=1", "--ways=pool"], check=True, capture_output=True).stdout
+                           "--reps=1", f"--ways={'' if way == 'bare' else way}"],
+                          check=True, capture_output=True).stdout
     line = json.loads(text)
-    return {"rate": line["bare_steps_per_s"]["median"],
-            "cpu_rate": line["bare_steps_per_cpu_s"]["median"]}
+    return {"rate": line[way + "_steps_per_s"]["median"],
+            "cpu_rate": line[way + "_steps_per_cpu_s"]["median"]}
 
 
 def measure(system, task, n, seconds, program):
     """{"rate", "cpu_rate": steps per second, "mib": memory} of one system."""
-    if system == "c_loop":
-        return measure_loop(program, task, n, seconds)
+    if system in C_WAYS:
+        return measure_c(program, task, n, seconds, C_WAYS[system])
     with contextlib.ExitStack() as stack:
         if system.startswith("simstream"):
             import simstream
@@ -188,16 +198,25 @@ def run_one(system, task, n, args):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def better_mode(rates, system):
+    """Of each round the better one of `system` and `system`_async; [] if neither was measured."""
+    modes = [rates[s] for s in (system, system + "_async") if s in rates]
+    return [max(both) for both in zip(*modes)]
+
+
 def ratios(rates):
     """Spreads of one kind of rate, and of its ratios."""
     ours = rates["simstream"]
     line = {"steps": {s: spread(r) for s, r in rates.items()},
             "simstream_over": {s: spread([a / b for a, b in zip(ours, r)])
                                for s, r in rates.items() if s != "simstream"}}
-    if "envpool" in rates:
-        best = [max(a, b) for a, b in zip(rates["envpool"], rates["envpool_async"])]
-        mine = [max(a, b) for a, b in zip(ours, rates["simstream_async"])]
-        line["best_over_best_envpool"] = spread([a / b for a, b in zip(mine, best)])
+    mine = better_mode(rates, "simstream")
+    for other in ("envpool", "c_loop"):
+        if theirs := better_mode(rates, other):
+            line[f"better_mode_over_{other}"] = spread([a / b for a, b in zip(mine, theirs)])
+    if "simstream_c" in rates and "c_loop" in rates:
+        line["c_client_over_c_loop"] = spread(
+            [a / b for a, b in zip(rates["simstream_c"], rates["c_loop"])])
     return line
 
 
@@ -229,7 +248,7 @@ def main():
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     systems = ["simstream", "simstream_async", "gym_sync", "gym_async"]
     if args.program:
-        systems += ["simstream_ipc", "c_loop"]
+        systems += ["simstream_ipc", "simstream_c", "c_loop"]
     if importlib.util.find_spec("envpool"):
         systems += ["envpool", "envpool_async"]
     else:
@@ -238,7 +257,8 @@ def main():
     for task in args.tasks.split(","):
         for n in args.envs.split(","):
             compare(systems, task, int(n), args)
-    mib = {s: round(run_one(s, "Humanoid-v5", 256, args)["mib"]) for s in systems if s != "c_loop"}
+    mib = {s: round(run_one(s, "Humanoid-v5", 256, args)["mib"])
+           for s in systems if s not in C_WAYS}
     print(json.dumps({"bench": "gym_memory", "task": "Humanoid-v5", "envs": 256, "mib": mib}))
 
 
