@@ -17,7 +17,9 @@
 #include "envserver/pool.h"
 #include "envserver/sim.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,10 +63,27 @@ static const struct opt table[] = {
     {0},
 };
 
-// How long the oldest row of a batch waited, and what of it was not the server's: the receiver was
-// busy with the batch before, or ready to run and the machine did not let it.
+// How long the oldest row of a batch waited, and what of it may not have been the server's: the
+// receiver was busy with the batch before, or was ready to run and the machine did not let it; and
+// after the batch was due, a worker that was writing one of its rows was ready and did not run. A
+// machine that stands still as a whole shows in none of these, but in a bystander that is late.
 struct wait {
-    int64_t ns, away_ns, unscheduled_ns;
+    int64_t ns, end_ns, away_ns, unscheduled_ns, held_ns, workers_ns, still_ns;
+};
+
+// A thread that does nothing but sleep a millisecond at a time.
+struct bystander {
+    pthread_t thread;
+    bool started;
+    atomic_bool stop;
+    atomic_llong since_ns,
+        late_ns; // begin of its present sleep; the latest end since the last look
+};
+
+// The pool's workers as the kernel counts the time for which they were ready and did not run.
+struct watch {
+    int fd[256], n;
+    int64_t seen_ns[256];
 };
 
 struct run {
@@ -73,9 +92,13 @@ struct run {
     struct port *port;
     uint8_t *steps;
     struct rng rng;
+    struct watch watch;
+    struct bystander *bystander;
     int64_t requests, actions;
     struct wait *waits; // (BATCHES_MAX)
+    struct wait *parts; // (BATCHES_MAX) what was measured in the call that received the batch
     int n_wait;
+    int n_before; // those of earlier repetitions
 };
 
 // Time of one mj_step, for the engine's hook, which has no argument of ours.
@@ -88,19 +111,93 @@ static void wait_a_step(const mjModel *m, mjData *d)
     clock_sleep_ns(step_wait_ns);
 }
 
-// How long this thread has been ready to run and did not, ns; 0 where the kernel does not say.
-static int64_t unscheduled_ns(void)
+// How long a thread has been ready to run and did not, ns; 0 where the kernel does not say.
+static int64_t unscheduled_ns(int fd)
+{
+    char text[128];
+    ssize_t n = fd < 0 ? 0 : pread(fd, text, sizeof text - 1, 0);
+    long long ran, waited;
+
+    text[n > 0 ? n : 0] = '\0';
+    return sscanf(text, "%lld %lld", &ran, &waited) == 2 ? waited : 0;
+}
+
+static int64_t mine_unscheduled_ns(void)
 {
     static int fd = -2;
-    char text[128];
-    ssize_t n;
-    long long ran, waited;
 
     if (fd == -2)
         fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? 0 : pread(fd, text, sizeof text - 1, 0);
-    text[n > 0 ? n : 0] = '\0';
-    return sscanf(text, "%lld %lld", &ran, &waited) == 2 ? waited : 0;
+    return unscheduled_ns(fd);
+}
+
+static void watch_open(struct watch *w)
+{
+    DIR *dir = opendir("/proc/self/task");
+    struct dirent *e;
+    char path[288], name[16];
+    int fd;
+
+    while (dir && (e = readdir(dir)) != NULL && w->n < 256) {
+        memset(name, 0, sizeof name);
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || read(fd, name, sizeof name - 1) < 0 || strcmp(name, "worker\n") != 0) {
+            close(fd);
+            continue;
+        }
+        close(fd);
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", e->d_name);
+        w->fd[w->n++] = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static void watch_close(struct watch *w)
+{
+    while (w->n > 0)
+        close(w->fd[--w->n]);
+}
+
+// The longest time since the last look for which a worker was ready and did not run.
+static int64_t watch_look(struct watch *w)
+{
+    int64_t longest = 0;
+    int i;
+
+    for (i = 0; i < w->n; i++) {
+        int64_t now = unscheduled_ns(w->fd[i]);
+
+        longest = now - w->seen_ns[i] > longest ? now - w->seen_ns[i] : longest;
+        w->seen_ns[i] = now;
+    }
+    return longest;
+}
+
+static void *stand_by(void *arg)
+{
+    struct bystander *b = arg;
+
+    while (!atomic_load(&b->stop)) {
+        long long since = clock_now_ns(), late, seen = atomic_load(&b->late_ns);
+
+        atomic_store(&b->since_ns, since);
+        clock_sleep_ns(NS_PER_MS);
+        late = clock_now_ns() - since - NS_PER_MS;
+        while (late > seen && !atomic_compare_exchange_weak(&b->late_ns, &seen, late))
+            ;
+    }
+    return NULL;
+}
+
+// How late the bystander was at most since the last look, or is now.
+static int64_t bystander_look(struct bystander *b)
+{
+    int64_t now = clock_now_ns() - atomic_load(&b->since_ns) - NS_PER_MS;
+    int64_t late = atomic_exchange(&b->late_ns, 0);
+
+    return now > late ? now : late;
 }
 
 // Is the next request of this env a long one?
@@ -196,6 +293,26 @@ static enum status answer(struct run *r, const struct batch_head *head, const ui
     return port_step(r->port, r->steps, (int)head->n);
 }
 
+// What kept the receiver from one batch has kept it from the next as well, if that has waited since
+// before the first was received.
+static void note(struct run *r, const struct wait *w)
+{
+    struct wait all = *w;
+    int i;
+
+    if (r->n_wait == BATCHES_MAX)
+        return;
+    for (i = r->n_wait - 1; i >= r->n_before && r->waits[i].end_ns > w->end_ns - w->ns; i--) {
+        const struct wait *before = &r->parts[i];
+
+        all.away_ns += before->away_ns;
+        all.unscheduled_ns += before->unscheduled_ns;
+        all.still_ns = before->still_ns > all.still_ns ? before->still_ns : all.still_ns;
+    }
+    r->parts[r->n_wait] = *w;
+    r->waits[r->n_wait++] = all;
+}
+
 static enum status drive(struct run *r, double *rate)
 {
     int64_t t0 = clock_now_ns(), back = t0;
@@ -205,13 +322,20 @@ static enum status drive(struct run *r, double *rate)
     enum status st;
 
     TRY(first_episodes(r));
+    r->n_before = r->n_wait;
+    (void)watch_look(&r->watch);
+    (void)bystander_look(r->bystander);
     while (clock_now_ns() - t0 < r->o->seconds_ns) {
-        int64_t asked = clock_now_ns(), unscheduled = unscheduled_ns();
+        int64_t asked = clock_now_ns(), unscheduled = mine_unscheduled_ns();
 
         TRY(port_recv(r->port, &m, WAIT_NEVER));
-        if (r->n_wait < BATCHES_MAX)
-            r->waits[r->n_wait++] = (struct wait){port_waited_ns(r->port), asked - back,
-                                                  unscheduled_ns() - unscheduled};
+        note(r, &(struct wait){.ns = port_waited_ns(r->port),
+                               .end_ns = clock_now_ns(),
+                               .away_ns = asked - back,
+                               .unscheduled_ns = mine_unscheduled_ns() - unscheduled,
+                               .held_ns = port_held_ns(r->port),
+                               .workers_ns = watch_look(&r->watch),
+                               .still_ns = bystander_look(r->bystander)});
         back = clock_now_ns();
         st = batch_read(m, port_layout(r->port), &head, &rows);
         clock_sleep_ns(r->o->think_ns);
@@ -244,7 +368,9 @@ static enum status run_once(struct run *r, bool barrier, double *rate)
     if (st == ST_OK) {
         r->steps =
             mem_alloc((size_t)o->num_envs, step_stride((int)o->factor, pool_spec(r->pool)->n_act));
+        watch_open(&r->watch);
         st = r->steps ? drive(r, rate) : ST_NOMEM;
+        watch_close(&r->watch);
     }
     mem_free(r->steps);
     port_close(r->port);
@@ -289,21 +415,51 @@ static void put_waits(struct json *j, const char *key, struct run *r)
     json_close(j, '}');
 }
 
-// Waits beyond T_max: the longest, and the longest without what was not the server's.
+static int64_t above_zero(int64_t ns)
+{
+    return ns > 0 ? ns : 0;
+}
+
+// Of a wait beyond T_max what nothing outside explains: until the batch was closed, the receiver
+// was neither busy nor kept from running, and after that no worker was.
+static int64_t unexplained_ns(const struct wait *w, int64_t t_max_ns)
+{
+    int64_t closing = above_zero(w->ns - t_max_ns - w->held_ns);
+    int64_t stopped = w->unscheduled_ns > w->still_ns ? w->unscheduled_ns : w->still_ns;
+    int64_t left = above_zero(stopped - above_zero(closing - w->away_ns)); // not used up yet
+
+    return above_zero(closing - w->away_ns - stopped) +
+           above_zero(w->held_ns - (left > w->workers_ns ? left : w->workers_ns));
+}
+
+static void put_parts(struct json *j, const char *key, const struct wait *w, int64_t t_max_ns)
+{
+    json_open(j, key, '{');
+    json_real(j, "beyond_batch_timeout_ms", (double)above_zero(w->ns - t_max_ns) / 1e6);
+    json_real(j, "until_closed_ms", (double)above_zero(w->ns - t_max_ns - w->held_ns) / 1e6);
+    json_real(j, "receiver_busy_ms", (double)w->away_ns / 1e6);
+    json_real(j, "receiver_not_run_ms", (double)w->unscheduled_ns / 1e6);
+    json_real(j, "until_written_ms", (double)w->held_ns / 1e6);
+    json_real(j, "worker_not_run_ms", (double)w->workers_ns / 1e6);
+    json_real(j, "bystander_late_ms", (double)w->still_ns / 1e6);
+    json_real(j, "unexplained_ms", (double)unexplained_ns(w, t_max_ns) / 1e6);
+    json_close(j, '}');
+}
+
+// Waits beyond T_max, in their parts: the longest, and the one of which most is the server's.
 static void put_late(struct json *j, const struct run *r)
 {
-    int64_t t_max = r->o->batch_timeout_ns, late = 0, ours = 0;
+    int64_t t_max = r->o->batch_timeout_ns;
+    const struct wait *worst = r->waits;
     int i;
 
-    for (i = 0; i < r->n_wait; i++) {
-        const struct wait *w = &r->waits[i];
-        int64_t mine = w->ns - t_max - w->away_ns - w->unscheduled_ns;
-
-        late = w->ns - t_max > late ? w->ns - t_max : late;
-        ours = mine > ours ? mine : ours;
-    }
-    json_real(j, "beyond_batch_timeout_ms", (double)late / 1e6);
-    json_real(j, "beyond_it_by_the_server_ms", (double)ours / 1e6);
+    if (r->n_wait == 0)
+        return;
+    for (i = 1; i < r->n_wait; i++)
+        if (unexplained_ns(&r->waits[i], t_max) > unexplained_ns(worst, t_max))
+            worst = &r->waits[i];
+    put_parts(j, "latest", &r->waits[r->n_wait - 1], t_max); // they are sorted
+    put_parts(j, "latest_by_the_server", worst, t_max);
 }
 
 static void print(struct run *barrier, struct run *dynamic, double rate[2][REPS_MAX])
@@ -343,7 +499,8 @@ static void print(struct run *barrier, struct run *dynamic, double rate[2][REPS_
 int bench_tail(int argc, char **argv)
 {
     struct tail_options o;
-    struct run runs[2] = {{.o = &o}, {.o = &o}};
+    struct bystander bystander = {.stop = false};
+    struct run runs[2] = {{.o = &o, .bystander = &bystander}, {.o = &o, .bystander = &bystander}};
     double rate[2][REPS_MAX];
     enum status st = ST_OK;
     int i, k, code = cmd_begin(table, &o, "bench tail [--option=value ...]", argc, argv, 0, NULL);
@@ -355,16 +512,25 @@ int bench_tail(int argc, char **argv)
         mjcb_control = wait_a_step;
     for (k = 0; k < 2; k++) {
         runs[k].waits = mem_alloc(BATCHES_MAX, sizeof runs[k].waits[0]);
-        if (!runs[k].waits)
+        runs[k].parts = mem_alloc(BATCHES_MAX, sizeof runs[k].parts[0]);
+        if (!runs[k].waits || !runs[k].parts)
             st = ST_NOMEM;
     }
+    if (st == ST_OK)
+        st = thread_start(&bystander.thread, "bystander", stand_by, &bystander);
+    bystander.started = st == ST_OK;
     for (i = 0; i < o.reps && st == ST_OK; i++)
         for (k = 0; k < 2 && st == ST_OK; k++)
             st = run_once(&runs[k], k == 0, &rate[k][i]);
     if (st == ST_OK)
         print(&runs[0], &runs[1], rate);
+    atomic_store(&bystander.stop, true);
+    if (bystander.started)
+        pthread_join(bystander.thread, NULL);
     mjcb_control = NULL;
     mem_free(runs[0].waits);
     mem_free(runs[1].waits);
+    mem_free(runs[0].parts);
+    mem_free(runs[1].parts);
     return st == ST_OK ? EXIT_DONE : cmd_fail(st);
 }

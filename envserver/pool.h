@@ -139,6 +139,10 @@ NODISCARD enum status port_wait_busy(struct port *port);
 // How long the oldest row of the latest batch had waited; by the receiving thread.
 int64_t port_waited_ns(const struct port *port);
 
+// The part of it behind the moment at which the batch was found due and took no more rows: those
+// that had a place in it were still being written. By the receiving thread.
+int64_t port_held_ns(const struct port *port);
+
 // Requests whose rows have not been written yet; any thread.
 int port_in_flight(struct port *port);
 

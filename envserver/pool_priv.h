@@ -35,6 +35,7 @@ struct block {
     atomic_uint done;       // rows complete
     atomic_llong oldest_ns; // when the first of them was, 0 = none
     unsigned n_row;         // rows of a closed block
+    int64_t closed_ns;      // since when
     enum batcher_why why;   // BATCHER_WAIT = takes rows
     struct block *next;
 };
@@ -91,6 +92,7 @@ struct port {
     atomic_uint resting;  // the receiver waits for a request
     uint64_t seq;         // batches sent; by the receiver
     int64_t waited_ns;    // the oldest row of the latest batch
+    int64_t held_ns;      // of it: from the end of the rule's wait until the last row was written
     atomic_bool woken, draining;
 };
 

@@ -635,8 +635,10 @@ static enum batcher_why may_leave(struct port *port, int64_t now_ns)
 
         view = measure(port, b);
         b->why = batcher_check(&view, now_ns, in_flight);
-        if (b->why != BATCHER_WAIT)
+        if (b->why != BATCHER_WAIT) {
             block_close(port, b);
+            b->closed_ns = now_ns;
+        }
     }
     return b->why != BATCHER_WAIT && atomic_load(&b->done) == b->n_row ? b->why : BATCHER_WAIT;
 }
@@ -655,6 +657,7 @@ static struct msg *take(struct port *port, enum batcher_why why, int64_t now_ns)
     memcpy(m->data, &head, sizeof head);
     m->len = sizeof head + (size_t)head.n * head.stride;
     port->waited_ns = now_ns - atomic_load(&b->oldest_ns);
+    port->held_ns = now_ns - b->closed_ns;
     port->first = b->next;
     if (!port->first)
         port->last = NULL;
@@ -762,6 +765,11 @@ enum status port_wait_busy(struct port *port)
 int64_t port_waited_ns(const struct port *port)
 {
     return port->waited_ns;
+}
+
+int64_t port_held_ns(const struct port *port)
+{
+    return port->held_ns;
 }
 
 int port_in_flight(struct port *port)

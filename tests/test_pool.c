@@ -366,6 +366,7 @@ static void check_deadline(int64_t t_max_ns)
     assert_int_equal(head->in_flight, 1);
     assert_int_equal(((const struct row_head *)rows)->env, 1);
     assert_true(port_waited_ns(port) >= t_max_ns);
+    assert_true(port_held_ns(port) == 0); // none of its rows was being written
     msg_free(m);
     assert_ok(port_recv(port, &m, ENOUGH));
     assert_ok(batch_read(m, port_layout(port), &head, &rows));
