@@ -104,16 +104,17 @@ static enum status take(void *self, struct hub_item *item)
         l->next[h->env] = h->index + 1;
     l->s.done.episodes++;
     l->s.steps += h->n_sub;
-    rl_window_note(&l->window, h, version);
-    st = groups_add(
-        l->groups,
-        &(struct group_member){.group = h->group,
-                               .member = h->member,
-                               .version_min = h->n_decision > 0 ? h->version_min : version,
-                               .score = h->score,
-                               .error = h->flags & EPISODE_ERROR,
-                               .episode = item},
-        &verdict);
+    st = rl_window_note(&l->window, item->join.task, h, version);
+    if (st == ST_OK)
+        st = groups_add(
+            l->groups,
+            &(struct group_member){.group = h->group,
+                                   .member = h->member,
+                                   .version_min = h->n_decision > 0 ? h->version_min : version,
+                                   .score = h->score,
+                                   .error = h->flags & EPISODE_ERROR,
+                                   .episode = item},
+            &verdict);
     if (st == ST_OK && verdict == GROUP_HELD)
         return ST_OK;
     l->s.done.dropped++;
@@ -130,8 +131,7 @@ static enum status take_group(struct learner *l, const struct group_result *r)
         enum status st = ST_OK;
 
         if (r->fate == GROUP_KEPT && !r->member[i].error) {
-            l->window.kept++;
-            tally_add(&l->window.kept_score, r->member[i].score);
+            rl_window_keep(&l->window, item->join.task, r->member[i].score);
             item->m = NULL;
             st = rl_add(l->updater, m, &item->episode, find_instruction(l, item->join.instruction),
                         r->advantage[i]);
@@ -334,6 +334,7 @@ static void tear_down(struct learner *l)
         l->instructions = i->next;
         mem_free(i);
     }
+    rl_window_fini(&l->window);
     weights_drop(l->initial);
     mem_free(l->next);
 }
