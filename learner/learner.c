@@ -417,10 +417,7 @@ static enum status report(void *self, struct serve_report *r)
         {"stale/lag_mean", r->lag},
         {"stale/lag_max", l->lag_max},
         {"stale/dropped", (double)done->dropped},
-        {"perf/steps_per_s", r->steps_per_s},
-        {"perf/queue", r->queue},
-        {"perf/wait_share", r->wait_share},
-        {"perf/update_share", r->update_share},
+        SERVE_METRICS(r),
         {"time/seconds", done->seconds},
     };
 

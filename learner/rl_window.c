@@ -148,10 +148,7 @@ enum status rl_window_write(const struct rl_window *w, const struct rl_report *r
         {"groups/late", (double)(g->late + g->twice - b->late - b->twice)},
         {"stale/lag_mean", mean_or_nan(&w->lag)},
         {"stale/lag_max", w->lag_max},
-        {"perf/steps_per_s", r->serve->steps_per_s},
-        {"perf/queue", r->serve->queue},
-        {"perf/wait_share", r->serve->wait_share},
-        {"perf/update_share", r->serve->update_share},
+        SERVE_METRICS(r->serve),
         {"time/seconds", r->done->seconds},
     };
 

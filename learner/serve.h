@@ -17,6 +17,7 @@
 #define LEARNER_SERVE_H
 
 #include "common/base/metrics.h"
+#include "common/base/usage.h"
 #include "common/wire/link.h"
 #include "learner/admission.h"
 #include "learner/hub.h"
@@ -77,6 +78,15 @@ struct serve_report {
     int queue;
     double mean_return, lag; // the kind's
 };
+
+// The metrics of it that each kind writes, with what the process uses: a leak or a slow-down shows.
+#define SERVE_METRICS(r)                                                                \
+    {"perf/steps_per_s", (r)->steps_per_s}, {"perf/queue", (r)->queue},                 \
+        {"perf/wait_share", (r)->wait_share}, {"perf/update_share", (r)->update_share}, \
+        {"perf/cpu_s", usage_cpu_s()}, {"perf/resident_bytes", usage_resident_bytes()}, \
+    {                                                                                   \
+        "perf/open_files", usage_open_files()                                           \
+    }
 
 // Functions of a kind of window; `self` is the server's.
 struct serve_kind {

@@ -1,17 +1,17 @@
 #!/bin/sh
 # demo_vla.sh - vision-language-action policies from end to end, from nothing: the scripted expert writes
-# ten demonstrations of each task of TASKS (libero_object's; needs `make libero-data`), a policy that
+# a few demonstrations (DEMOS) of each task of TASKS (libero_object's; needs `make libero-data`), a policy that
 # sees two cameras and reads the instruction is fine-tuned on them, reinforcement learning from the
 # sparse success goes on from there, and both are evaluated in the 50 initial states of each task.
 # About a quarter of an hour on two cores; docs/vla.md has the results.
 #
-#   TASKS=0,1,5 SEED=1 OUT=build/demo-vla
+#   TASKS=0,1,5 DEMOS=4 SEED=1 OUT=build/demo-vla
 #
 # Demonstrations and training begin in random states, which the evaluation does not know. Stages whose
 # result is there are not run again.
 set -eu
 cd "$(dirname "$0")/.."
-tasks=${TASKS:-0,1,5} seed=${SEED:-1} out=${OUT:-build/demo-vla}
+tasks=${TASKS:-0,1,5} demos=${DEMOS:-4} seed=${SEED:-1} out=${OUT:-build/demo-vla}
 program=${SIMSTREAM:-$(scripts/build.sh release)/simstream}
 suite=libero_object
 pictures=agentview:32x32:upright,robot0_eye_in_hand:32x32:upright
@@ -26,12 +26,12 @@ cat >"$out/model.json" <<'JSON'
 JSON
 
 [ -e "$out/demos/summary.json" ] ||
-    "$program" eval --suite=$suite --tasks="$tasks" --policy=expert --episodes-per-task=10 \
+    "$program" eval --suite=$suite --tasks="$tasks" --policy=expert --episodes-per-task="$demos" \
         --seed=$((100 * seed)) --record=hdf5 --out="$out/demos" \
         --kwargs="{\"init_states\": \"random\", \"cameras\": \"$pictures\"}"
 [ -e "$out/sft/policy.h5" ] ||
     "$program" sft --data="$(ls "$out"/demos/*/demos.hdf5 | paste -sd,)" --model="$out/model.json" \
-        --steps=$((500 * n)) --batch=32 --lr=0.002 --ema=0.99 --shift=1 --seed="$seed" --out="$out/sft"
+        --steps=$((400 * n)) --batch=32 --lr=0.002 --ema=0.99 --shift=1 --seed="$seed" --out="$out/sft"
 [ -e "$out/eval-sft/summary.json" ] ||
     "$program" eval --suite=$suite --tasks="$tasks" --policy="$out/sft/policy.h5" --out="$out/eval-sft"
 # 16 environments a task: two groups of eight, twice in a window

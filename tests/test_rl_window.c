@@ -35,14 +35,16 @@ static void write_window(const struct rl_window *w)
 {
     static const struct groups_count groups;
     const struct rl_stats stats = {0};
-    const struct rl_progress done = {0};
+    const struct train_progress done = {0};
+    const struct serve_report serve = {0};
     char path[PATH_MAX];
     struct metrics *m;
     FILE *f;
 
     assert_ok(metrics_open(&m, dir));
     assert_ok(rl_window_write(
-        w, &(struct rl_report){.stats = &stats, .done = &done, .groups = &groups}, m));
+        w, &(struct rl_report){.stats = &stats, .done = &done, .groups = &groups, .serve = &serve},
+        m));
     metrics_close(m);
     snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
     f = fopen(path, "rb");
