@@ -2,7 +2,8 @@
 # demo_vla.sh - vision-language-action policies from end to end, from nothing: the scripted expert writes
 # a few demonstrations (DEMOS) of each task of TASKS (libero_object's; needs `make libero-data`), a policy that
 # sees two cameras and reads the instruction is fine-tuned on them, reinforcement learning from the
-# sparse success goes on from there, and both are evaluated in the 50 initial states of each task.
+# sparse success goes on from there, and both are evaluated in the 50 initial states of each task:
+# report.html of eval-sft and eval-rl, and success.svg.
 # About a quarter of an hour on two cores; docs/vla.md has the results.
 #
 #   TASKS=0,1,5 DEMOS=4 SEED=1 OUT=build/demo-vla
@@ -44,3 +45,4 @@ JSON
 [ -e "$out/eval-rl/summary.json" ] ||
     "$program" eval --suite=$suite --tasks="$tasks" --policy="$out/rl/policy.h5" --out="$out/eval-rl"
 "$program" compare "$out/eval-sft" "$out/eval-rl"
+python3 bench/plot_vla.py "$out" "$out/success.svg"
