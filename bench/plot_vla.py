@@ -4,7 +4,7 @@
 
 Lines: success of sampled actions in training, a window each, of each task (rl/metrics.jsonl). Bars at both
 ends: success of the means in evaluation before and after with the 95 % interval (eval-sft/summary.json,
-eval-rl/summary.json), of each task and of all in black.
+eval-rl/summary.json), of each task of the latter and of all these in black.
 """
 
 import json
@@ -15,19 +15,34 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 50, 20, 16, 96
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]  # told apart by all eyes
 
 
+def wilson(successes, episodes):
+    """A rate and its 95 % interval."""
+    z, rate = 1.959963984540054, successes / episodes
+    middle = (rate + z * z / (2 * episodes)) / (1 + z * z / episodes)
+    half = z / (1 + z * z / episodes) * (rate * (1 - rate) / episodes + (z / (2 * episodes)) ** 2) ** 0.5
+    return rate, middle - half, middle + half
+
+
 def evaluated(folder):
-    """{task: (instruction, success, episodes)} of an evaluation, and of all under ''."""
+    """{task: (instruction, successes, episodes)} of an evaluation."""
     summary = json.loads((folder / "summary.json").read_text())
-    tasks = {t["task"]: (t["instruction"], t["success"], t["episodes"]["done"]) for t in summary["per_task"]}
-    return {**tasks, "": ("all", summary["success"], summary["episodes"]["done"])}
+    return {
+        t["task"]: (t["instruction"], t["success"]["count"], t["episodes"]["done"]) for t in summary["per_task"]
+    }
+
+
+def with_all(tasks):
+    """The same and the sum of all tasks under ''."""
+    return {**tasks, "": ("all", *(sum(task[k] for task in tasks.values()) for k in (1, 2)))}
 
 
 def draw(run):
     """The picture as text."""
     windows = [json.loads(line) for line in (run / "rl" / "metrics.jsonl").read_text().splitlines()]
     before, after = evaluated(run / "eval-sft"), evaluated(run / "eval-rl")
-    if before.keys() != after.keys():
-        raise SystemExit(f"{run}: eval-sft and eval-rl are not of the same tasks")
+    if not after.keys() <= before.keys():
+        raise SystemExit(f"{run}: eval-rl has tasks that eval-sft has not")
+    before, after = with_all({name: before[name] for name in after}), with_all(after)
     names = sorted(name for name in before if name)
     colour = dict(zip(names, COLOURS * len(names)), **{"": "black"})
     plot = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -65,7 +80,7 @@ def draw(run):
         out.append(f'<path d="M{path}" fill="none" stroke="{colour[name]}" stroke-width="{width}"/>')
         shift = (k - len(names) / 2) * ends * 0.8 / (len(names) + 1)
         for x, evaluation in ((LEFT + ends / 2, before), (WIDTH - RIGHT - ends / 2, after)):
-            rate, low, high = (y_of(evaluation[name][1][key]) for key in ("rate", "low", "high"))
+            rate, low, high = (y_of(rate) for rate in wilson(*evaluation[name][1:]))
             out.append(
                 f'<path d="M{x + shift:.1f} {low:.1f}V{high:.1f}" stroke="{colour[name]}" '
                 f'stroke-width="{width}"/><circle cx="{x + shift:.1f}" cy="{rate:.1f}" '
@@ -73,8 +88,7 @@ def draw(run):
             )
         out.append(
             f'<text x="{LEFT}" y="{y_of(0) + 48 + 14 * k:.1f}" fill="{colour[name]}">{before[name][0]}: '
-            f"{before[name][1]['count']} of {before[name][2]} before, "
-            f"{after[name][1]['count']} of {after[name][2]} after</text>"
+            f"{before[name][1]} of {before[name][2]} before, {after[name][1]} of {after[name][2]} after</text>"
         )
     for x, text in ((LEFT + ends / 2, "fine-tuned"), (WIDTH - RIGHT - ends / 2, "evaluated")):
         out.append(f'<text x="{x:.1f}" y="{y_of(0) + 16:.1f}" text-anchor="middle">{text}</text>')
