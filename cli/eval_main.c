@@ -30,6 +30,7 @@ struct eval_options {
     int64_t num_envs, threads, max_errors, per_task, max_envs, max_models, max_memory, watchdog_ns;
     int record, alignment, films, film_backend;
     double fail_below;
+    int64_t keep; // percent of picture tokens that pass, 0 = the policy's
     bool json, record_failures, resume;
 };
 
@@ -79,6 +80,8 @@ static const struct opt table[] = {
      "actions of a chunk that are executed before the next is asked for, 0 = all; of policies of "
      "`simstream sft`",
      NULL},
+    {"keep", OPT_INT, AT(keep), 0, 100, "0",
+     "percent of picture tokens that pass, 0 = the policy's; of policies of `simstream sft`", NULL},
     {"out", OPT_STR, AT(eval.out), 0, 0, "run/eval",
      "folder for results.jsonl, summary.json, report.html and junit.xml; one that holds an "
      "evaluation is refused without --resume",
@@ -381,6 +384,8 @@ static enum status put_weights(struct json *j, const struct weights *w, bool gre
     json_int(j, "version", (int64_t)w->version);
     json_str(j, "crc32c", crc);
     json_str(j, "action", greedy ? "mean" : "sampled");
+    if (w->vla && w->vla->model.keep < 100)
+        json_int(j, "keep", w->vla->model.keep);
     return ST_OK;
 }
 
@@ -493,6 +498,19 @@ static enum status open_replay(struct eval_options *o, struct replay **replay)
     return ST_OK;
 }
 
+// --keep: another share of picture tokens than the policy's own.
+static enum status set_keep(const struct eval_options *o, struct weights *w)
+{
+    if (o->keep == 0)
+        return ST_OK;
+    if (!w->vla)
+        return FAIL(ST_INVAL,
+                    "--keep=%lld is for policies that see pictures as tokens, '%s' does not",
+                    (long long)o->keep, o->eval.policy);
+    w->vla->model.keep = o->keep;
+    return vla_config_check(&w->vla->model);
+}
+
 // Weights from a file. What their policy sees of a task, it asks for itself, as long as the user
 // does not.
 static enum status open_weights(struct eval_options *o, struct weights **w)
@@ -501,6 +519,7 @@ static enum status open_weights(struct eval_options *o, struct weights **w)
     char member[OPT_STR_MAX];
 
     TRY(weights_load(w, o->eval.policy));
+    TRY(set_keep(o, *w));
     own = (*w)->vla ? (*w)->vla->kwargs : "";
     if (o->eval.env[0] || strlen(own) <= 2 || strstr(o->kwargs, "\"cameras\""))
         return ST_OK;
@@ -520,6 +539,9 @@ static enum status run(struct eval_options *o, struct weights **w, struct replay
         TRY(open_replay(o, replay));
     if (!evaluator_has_policy(o->eval.policy))
         TRY(open_weights(o, w));
+    else if (o->keep > 0)
+        return FAIL(ST_INVAL, "--keep=%lld is for policies of `simstream sft`, not for '%s'",
+                    (long long)o->keep, o->eval.policy);
     TRY(vary_read(&o->plan, o->randomize));
     TRY(opts_dump(table, o, options, sizeof options));
     TRY(vary_note(noted, sizeof noted, options, o->plan));

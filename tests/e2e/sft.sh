@@ -41,6 +41,15 @@ grep -q 'agentview:16x16:upright' "$work/eval/settings.json" || fail "its camera
 successes=$(grep -c '"outcome": *"success"' "$work/eval/results.jsonl" || true)
 [ "$successes" -ge 2 ] || fail "$successes of 4 demonstrations are done again"
 
+# half of its picture tokens pass: it acts otherwise, and the settings say why
+"$SIMSTREAM" eval --policy="$work/whole/policy.h5" --episodes=1 --keep=50 --out="$work/pruned" \
+    >"$work/pruned.txt" 2>&1 || fail "pruned: $(cat "$work/pruned.txt")"
+grep -q '"keep": *50' "$work/pruned/settings.json" || fail "the settings do not say what is pruned"
+! grep -q '"keep"' "$work/eval/settings.json" || fail "the settings say that something is pruned"
+"$SIMSTREAM" eval --policy=expert --task=tabletop/0 --episodes=1 --keep=50 --out="$work/bad" \
+    >"$work/bad.txt" 2>&1 && fail "an expert without half of its pictures"
+grep -q "not for 'expert'" "$work/bad.txt" || fail "$(cat "$work/bad.txt")"
+
 if "$SIMSTREAM" eval --policy="$work/whole/policy.h5" --episodes=1 --out="$work/bad" \
     --kwargs='{"cameras": "agentview:16x16"}' >"$work/bad.txt" 2>&1; then
     fail "a policy played without one of its pictures"
