@@ -11,7 +11,8 @@ import json
 import pathlib
 import sys
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 50, 20, 16, 96
+WIDTH, LEFT, RIGHT, TOP = 720, 50, 20, 16
+PLOT = 288  # its height
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]  # told apart by all eyes
 
 
@@ -45,19 +46,20 @@ def draw(run):
     before, after = with_all({name: before[name] for name in after}), with_all(after)
     names = sorted(name for name in before if name)
     colour = dict(zip(names, COLOURS * len(names)), **{"": "black"})
-    plot = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    n, ends = len(windows), 0.11 * plot[0]
+    plot = WIDTH - LEFT - RIGHT
+    height = TOP + PLOT + 52 + 14 * len(after)
+    n, ends = len(windows), 0.11 * plot
 
     def x_of(window):
-        return LEFT + ends + (plot[0] - 2 * ends) * (window - 0.5) / n
+        return LEFT + ends + (plot - 2 * ends) * (window - 0.5) / n
 
     def y_of(rate):
-        return TOP + plot[1] * (1 - rate)
+        return TOP + PLOT * (1 - rate)
 
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
     ]
     for percent in range(0, 101, 20):
         y = y_of(percent / 100)
@@ -67,7 +69,7 @@ def draw(run):
         if n <= 20 or window % 10 == 0:
             out.append(f'<text x="{x_of(window):.1f}" y="{y_of(0) + 16:.1f}" text-anchor="middle">{window}</text>')
     played = sum(line["train/window_played"] for line in windows)
-    middle = LEFT + plot[0] / 2
+    middle = LEFT + plot / 2
     out.append(
         f'<text x="{middle}" y="{y_of(0) + 32:.1f}" text-anchor="middle">window of training '
         f"({played:.0f} episodes in all)</text>"
