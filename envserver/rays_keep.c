@@ -52,6 +52,7 @@ static void put_view(struct rays_keep *k, const struct rays_view *v)
     PUT(k, v->ortho);
     PUT(k, v->near);
     PUT(k, v->far);
+    PUT(k, v->gl);
 }
 
 // Words are enough for a hash: the keys themselves are compared.

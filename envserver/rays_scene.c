@@ -504,6 +504,11 @@ static enum status set_main_view(struct rays_scene *s, const mjvScene *scn)
     v->e1[0] = 2 * half * scale / s->width;
     v->e0[1] = bottom * scale;
     v->e1[1] = (top - bottom) * scale / s->height;
+    if (!v->ortho) {
+        mjvGLCamera mean = mjv_averageCamera(a, b);
+
+        rays_depth_camera(&v->gl, &mean, s->width, s->height);
+    }
     return ST_OK;
 }
 
@@ -558,6 +563,8 @@ static void set_mirrored_view(struct rays_scene *s)
     reflect3(s, v->right);
     reflect3(s, v->up);
     reflect3(s, v->forward);
+    v->gl = from->gl;
+    rays_depth_look(&v->gl, v->eye, v->right, v->up, v->forward);
     set_rays(v);
 }
 

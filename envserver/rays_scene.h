@@ -8,6 +8,7 @@
 #ifndef ENVSERVER_RAYS_SCENE_H
 #define ENVSERVER_RAYS_SCENE_H
 
+#include "envserver/rays_depth.h"
 #include "envserver/rays_mesh.h"
 #include "envserver/rays_tex.h"
 
@@ -92,6 +93,7 @@ struct rays_view {
     double e0[2], e1[2]; // window -> eye plane coordinates: e = e0 + e1 * (x, y)
     bool ortho;
     float near, far;
+    struct rays_depth_view gl; // perspective views: as OpenGL has it
     struct rays_light light[RAYS_LIGHT_MAX];
     struct rays_seen *seen; // (n_inst), in the scene's memory
     int *order;             // (n_inst), instances in view, nearest first

@@ -437,78 +437,18 @@ static int by_triangle(const void *a, const void *b)
     return x->prim != y->prim ? x->prim - y->prim : x->ray - y->ray;
 }
 
-// The rows of a matrix that takes places in an instance's mesh to clip coordinates x, y, z and w.
-struct clip_rows {
-    float row[4][4];
-};
-
-static float dot3f(const float a[3], float x, float y, float z)
+static float window_depth(const struct rays_scene *s, const struct rays_view *v,
+                          const struct rays_tile *tile, int ray, int inst, int prim)
 {
-    return a[0] * x + a[1] * y + a[2] * z;
-}
-
-// As OpenGL composes them: in float and in this order.
-static void set_clip_rows(struct clip_rows *out, const struct rays_view *v,
-                          const struct rays_inst *in, int width, int height)
-{
-    float near = v->near, far = v->far, axis[3][4], eye[3][4];
-    int i, k;
-
-    for (k = 0; k < 3; k++) {
-        axis[0][k] = (float)v->right[k];
-        axis[1][k] = (float)v->up[k];
-        axis[2][k] = -(float)v->forward[k];
-    }
-    for (i = 0; i < 3; i++) {
-        float at = dot3f(axis[i], -(float)v->eye[0], -(float)v->eye[1], -(float)v->eye[2]);
-
-        for (k = 0; k < 3; k++)
-            eye[i][k] = dot3f(axis[i], in->lin[k], in->lin[3 + k], in->lin[6 + k]);
-        eye[i][3] = dot3f(axis[i], (float)in->pos[0], (float)in->pos[1], (float)in->pos[2]) + at;
-    }
-    for (k = 0; k < 4; k++) {
-        const double *e0 = v->e0, *e1 = v->e1;
-
-        out->row[0][k] = (float)(2 / (e1[0] * width)) * eye[0][k] +
-                         (float)(1 + 2 * e0[0] / (e1[0] * width)) * eye[2][k];
-        out->row[1][k] = (float)(2 / (e1[1] * height)) * eye[1][k] +
-                         (float)(1 + 2 * e0[1] / (e1[1] * height)) * eye[2][k];
-        out->row[2][k] = (0.5f * ((far + near) / (far - near)) - 0.5f) * eye[2][k];
-        out->row[3][k] = -eye[2][k];
-    }
-    out->row[2][3] += far * near / (far - near);
-}
-
-// OpenGL's depth (1 near, 0 far) of a triangle's plane at window point (x, y). The corners are
-// where OpenGL has them in float.
-static double window_depth(const struct rays_scene *s, const struct rays_view *v, int inst,
-                           int prim, float x, float y)
-{
+    const struct rays_pattern *p = tile->pattern;
     const struct rays_inst *in = &s->inst[inst];
-    double q[3][3], d01[3], d20[3], n[3];
-    struct clip_rows clip;
+    struct rays_depth_rows rows;
     struct mesh_tri tri;
-    int i, k;
 
-    set_clip_rows(&clip, v, in, s->width, s->height);
+    rays_depth_rows(&rows, &v->gl, in->lin, in->pos);
     mesh_fetch(in->mesh, prim, &tri);
-    for (i = 0; i < 3; i++) {
-        const float *p = tri.p[i];
-        float c[4], inv;
-
-        for (k = 0; k < 4; k++)
-            c[k] = dot3f(clip.row[k], p[0], p[1], p[2]) + clip.row[k][3];
-        inv = 1 / c[3];
-        q[i][0] = (double)(c[0] * inv * (0.5f * (float)s->width) + 0.5f * (float)s->width - x);
-        q[i][1] = (double)(c[1] * inv * (0.5f * (float)s->height) + 0.5f * (float)s->height - y);
-        q[i][2] = (double)(c[2] * inv);
-    }
-    for (k = 0; k < 3; k++) {
-        d01[k] = q[0][k] - q[1][k];
-        d20[k] = q[2][k] - q[0][k];
-    }
-    mju_cross(n, d01, d20);
-    return q[0][2] + (n[0] * q[0][0] + n[1] * q[0][1]) / n[2];
+    return rays_depth_at(&v->gl, &rows, tri.p, p->samples, (float)tile->x + p->x[ray],
+                         (float)tile->y + p->y[ray]);
 }
 
 // Is a layer in front of what is opaque there? Parts of a model may share faces (a clear panel and
@@ -516,13 +456,12 @@ static double window_depth(const struct rays_scene *s, const struct rays_view *v
 static bool in_front(const struct rays_scene *s, const struct rays_view *v,
                      const struct rays_tile *tile, const struct rays_layer *h)
 {
-    float x = (float)tile->x + tile->pattern->x[h->ray];
-    float y = (float)tile->y + tile->pattern->y[h->ray], t = tile->t[h->ray];
+    float t = tile->t[h->ray];
 
     if (h->t < t * (1 - NEARLY) || tile->inst[h->ray] < 0 || v->ortho)
         return h->t <= t;
-    return window_depth(s, v, h->inst, h->prim, x, y) >=
-           window_depth(s, v, tile->inst[h->ray], tile->prim[h->ray], x, y);
+    return window_depth(s, v, tile, h->ray, h->inst, h->prim) >=
+           window_depth(s, v, tile, h->ray, tile->inst[h->ray], tile->prim[h->ray]);
 }
 
 // Sort the layers from `first` on by triangle and keep what is seen; one of each: a tree that has
