@@ -22,7 +22,7 @@
 
 struct load_options {
     char env[OPT_STR_MAX], key_file[OPT_STR_MAX], tls_ca[OPT_STR_MAX], tls_name[OPT_STR_MAX];
-    int64_t num_envs, seed, connect_ns, answer_ns, think_ns, connects;
+    int64_t num_envs, seed, connect_ns, answer_ns, think_ns, connects, resets;
     double seconds;
     bool rejoin, json;
 };
@@ -40,6 +40,8 @@ static const struct opt table[] = {
     {"connects", OPT_INT, AT(connects), 0, 1e9, "0",
      "instead: connect, reset one env and leave, so many times; every other time without waiting",
      NULL},
+    {"resets", OPT_INT, AT(resets), 0, 1e9, "0",
+     "instead: begin so many episodes in each env and play none", NULL},
     {"think", OPT_TIME, AT(think_ns), 0, 60e9, "0s", "pause before each answer to a batch", NULL},
     {"connect-timeout", OPT_TIME, AT(connect_ns), 0, 3600e9, "30s", "how long to try to connect",
      NULL},
@@ -165,6 +167,22 @@ static bool take_row(struct load *l, int env, const struct row_head *h)
     return true;
 }
 
+// Begin the next episodes of the first n envs of the batch, in those that have not begun them all.
+static enum status reset_next(struct load *l, int n)
+{
+    int i, left = 0;
+
+    for (i = 0; i < n; i++) {
+        struct seat *seat = &l->seats[l->batch[i]];
+
+        if (seat->answered == (uint64_t)l->o.resets)
+            continue;
+        seat->episode++;
+        l->batch[left++] = l->batch[i];
+    }
+    return reset(l, left);
+}
+
 static enum status take_batch(struct load *l, const struct event *e)
 {
     uint32_t k;
@@ -180,7 +198,7 @@ static enum status take_batch(struct load *l, const struct event *e)
     }
     if (l->o.think_ns > 0 && n > 0)
         clock_sleep_ns(l->o.think_ns);
-    return step(l, n);
+    return l->o.resets > 0 ? reset_next(l, n) : step(l, n);
 }
 
 static enum status lose(struct load *l, const struct event *e)
@@ -260,7 +278,7 @@ static enum status work(struct load *l, int64_t until_ns)
         }
         if (st != ST_OK && st != ST_TIMEOUT)
             return st;
-        if (l->ending && in_flight(l) == 0)
+        if ((l->ending || l->o.resets > 0) && in_flight(l) == 0)
             return ST_OK;
         draw(l, false);
     }
@@ -307,7 +325,8 @@ static enum status run(struct load *l)
     enum status st;
 
     TRY(set_up(l));
-    st = work(l, o->seconds > 0 ? l->begun_ns + (int64_t)(o->seconds * 1e9) : WAIT_NEVER);
+    st = work(l, o->seconds > 0 && o->resets == 0 ? l->begun_ns + (int64_t)(o->seconds * 1e9)
+                                                  : WAIT_NEVER);
     TRY(st);
     l->ending = true;
     l->stop = &go_on;

@@ -8,6 +8,8 @@
 #include "common/wire/link.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,13 +60,18 @@ static struct link *connect_hello(uint32_t features)
     return k;
 }
 
-static struct msg *reset_msg(uint64_t seq)
+static struct msg *reset_env(uint64_t seq, uint32_t env)
 {
-    struct reset_row row = {.env = w.env[0], .seed = 1};
+    struct reset_row row = {.env = env, .seed = 1};
     struct msg *m;
 
     must(reset_write(&m, seq, &row, 1), "RESET");
     return m;
+}
+
+static struct msg *reset_msg(uint64_t seq)
+{
+    return reset_env(seq, w.env[0]);
 }
 
 static struct msg *step_msg(uint64_t seq, float action)
@@ -176,6 +183,16 @@ static void gap(void)
     expect_end(k, "a gap in the sequence did not end the connection");
 }
 
+// A request that was sent before.
+static void again(void)
+{
+    struct link *k = connect_hello(0);
+
+    must(link_send(k, reset_msg(1)), "send");
+    must(link_send(k, reset_msg(1)), "send");
+    expect_end(k, "a request number that came twice did not end the connection");
+}
+
 // The env twice in flight: the second request is refused, the first one answered.
 static void twice(void)
 {
@@ -208,6 +225,79 @@ static void flood(void)
     link_destroy(k);
 }
 
+#define SLOW_REQUESTS 200000 // their refusals fill the system's buffers of a connection twice
+
+struct asker {
+    struct link *k;
+    uint32_t env;
+    atomic_int sent;
+};
+
+static void *ask_without_end(void *arg)
+{
+    struct asker *a = arg;
+
+    for (int i = 0; i < SLOW_REQUESTS; i++) {
+        must(link_send(a->k, reset_env((uint64_t)i + 1, a->env)), "send");
+        atomic_store(&a->sent, i + 1);
+    }
+    return NULL;
+}
+
+// Until no request has gone out for twenty looks, or all have.
+static void await_standstill(struct asker *a)
+{
+    int seen = -1, still = 0;
+
+    while (still < 20) {
+        int sent = atomic_load(&a->sent);
+
+        still = sent == seen ? still + 1 : 0;
+        seen = sent;
+        clock_sleep_ns(20 * NS_PER_MS);
+    }
+    if (seen == SLOW_REQUESTS)
+        say("the server took every request of a client that reads no answers");
+}
+
+// Asks without end and reads nothing for a while: the server stops reading it, serves another
+// client meanwhile, and in the end has answered or refused each request once.
+static void slow_reader(void)
+{
+    struct asker a = {.k = connect_hello(0), .env = w.env[0]};
+    uint64_t refused = 0;
+    int answers = 0;
+    struct link *other;
+    pthread_t thread;
+    struct msg *m;
+
+    must(thread_start(&thread, "asker", ask_without_end, &a), "thread");
+    await_standstill(&a);
+    other = connect_hello(0);
+    must(link_send(other, reset_msg(1)), "send");
+    expect_type(other, MSG_BATCH, "an answer to another client");
+    link_destroy(other);
+    while (answers < SLOW_REQUESTS) {
+        must(link_recv(a.k, &m, patience_ns), "an answer to each request");
+        if (m->type == MSG_ERROR) {
+            struct proto_error e;
+
+            must(proto_error_read(m, &e), "ERROR");
+            if (e.seq <= refused)
+                say("a request was refused twice");
+            refused = e.seq;
+        } else if (m->type != MSG_BATCH) {
+            say("expected refusals and batches only");
+        }
+        msg_free(m);
+        answers++;
+    }
+    pthread_join(thread, NULL);
+    if (link_recv(a.k, &m, 0) == ST_OK)
+        say("more answers than requests");
+    link_destroy(a.k);
+}
+
 // Gone in the middle of a message and of a request.
 static void vanish(void)
 {
@@ -223,7 +313,8 @@ static const struct kind {
 } kinds[] = {
     {"nan", nan_action},    {"oversized", oversized}, {"half-open", half_open},
     {"no-hello", no_hello}, {"nonsense", nonsense},   {"gap", gap},
-    {"twice", twice},       {"flood", flood},         {"vanish", vanish},
+    {"again", again},       {"twice", twice},         {"slow-reader", slow_reader},
+    {"flood", flood},       {"vanish", vanish},
 };
 
 int main(int argc, char **argv)

@@ -14,13 +14,13 @@ http=$(sed 's/.*"http": "\([^"]*\)".*/\1/' <<<"$line")
 load=$!
 pids+=($load)
 
-for kind in nan twice nonsense gap vanish oversized half-open flood no-hello; do
+for kind in nan twice nonsense gap again vanish oversized half-open flood slow-reader no-hello; do
     "$BUILD_DIR/tests/hostile_client" "$url" $kind 600 2>"$work/err" ||
         fail "$kind: $(cat "$work/err" "$work/serve")"
 done
 status() { "$SIMSTREAM" top "$http" --once --json; }
 counted() { grep -qF "$1" <<<"$(status)"; }
-for part in '"idle": 1,' '"protocol": 4,'; do # no-hello, nonsense, gap, oversized
+for part in '"idle": 1,' '"protocol": 5,'; do # no-hello, nonsense, gap, again, oversized
     await $server counted "$part"
 done
 # strangers who speak no protocol at all
