@@ -399,12 +399,12 @@ static void lose(struct servers *s, int source)
     }
 }
 
-static enum status come_back(struct servers *s, int source)
+static enum status come_back(struct servers *s, const struct event *e)
 {
-    int i, n, k = 0;
+    int i, n, k = 0, source = e->source;
     enum status st;
 
-    intake_adopt(s->intake, source);
+    intake_adopt(s->intake, e);
     st = check_same(s, source);
     if (st == ST_OK)
         st = fleet_return(s->fleet, source, s->batch, &n);
@@ -455,7 +455,7 @@ static enum status handle(struct servers *s, const struct event *e)
         lose(s, e->source);
         break;
     case EVENT_SOURCE_BACK:
-        return come_back(s, e->source);
+        return come_back(s, e);
     case EVENT_LEARNER:
     case EVENT_LEARNER_LOST:
         break; // there is none

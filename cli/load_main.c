@@ -222,7 +222,7 @@ static enum status welcome_back(struct load *l, const struct event *e)
 {
     int i, n;
 
-    intake_adopt(l->intake, e->source);
+    intake_adopt(l->intake, e);
     TRY(fleet_return(l->fleet, e->source, l->batch, &n));
     l->books.servers_back++;
     log_info("load", "env server %s is back; %d of %d envs are there",

@@ -15,7 +15,7 @@
 struct source {
     struct intake *intake;
     struct envclient *client; // the consumer's; replaced under mtx
-    struct envclient *fresh;  // not adopted yet; guarded by mtx
+    struct envclient *read;   // the reader's, ahead of the consumer's; guarded by mtx
     char url[HOSTS_URL_MAX];
     int i, n_env;
     pthread_t thread;
@@ -72,12 +72,19 @@ static struct event *event_await(struct intake *in)
     return e;
 }
 
+// An event that the consumer will not see.
+static void event_drop(struct intake *in, struct event *e)
+{
+    envclient_destroy(e->client_);
+    intake_done(in, e);
+}
+
 // False when nobody reads any more.
 static bool post(struct intake *in, struct event *e)
 {
     if (queue_push(in->events, e, WAIT_NEVER) == ST_OK)
         return true;
-    intake_done(in, e);
+    event_drop(in, e);
     return false;
 }
 
@@ -102,7 +109,20 @@ static enum status open_client(struct source *s, const atomic_bool *stop, int64_
     return envclient_open(out, &client);
 }
 
-// Dial until the server is back with as many envs; NULL when the intake is closed.
+// What close_all closes beside the consumer's connection.
+static void reads(struct source *s, struct envclient *client)
+{
+    struct intake *in = s->intake;
+
+    pthread_mutex_lock(&in->mtx);
+    s->read = client;
+    if (client && atomic_load(&in->closing))
+        envclient_close(client); // it came too late to be closed with the others
+    pthread_mutex_unlock(&in->mtx);
+}
+
+// Dial until the server is back with as many envs; NULL when the intake is closed. The consumer may
+// be at events of long ago, so that several returns are in the queue: each carries its connection.
 static struct envclient *await_return(struct source *s)
 {
     struct intake *in = s->intake;
@@ -115,15 +135,16 @@ static struct envclient *await_return(struct source *s)
     }
     if (!client)
         return NULL;
-    pthread_mutex_lock(&in->mtx);
-    s->fresh = client;
-    if (atomic_load(&in->closing))
-        envclient_close(client); // it came too late to be closed with the others
-    pthread_mutex_unlock(&in->mtx);
+    reads(s, client);
     e = event_await(in);
     e->kind = EVENT_SOURCE_BACK;
     e->source = s->i;
-    return post(in, e) ? client : NULL;
+    e->client_ = client;
+    if (queue_push(in->events, e, WAIT_NEVER) == ST_OK)
+        return client;
+    reads(s, NULL);
+    event_drop(in, e);
+    return NULL;
 }
 
 static void *source_run(void *arg)
@@ -142,6 +163,7 @@ static void *source_run(void *arg)
             e->kind = EVENT_SOURCE_LOST;
             e->m = NULL;
             e->err = *error_last();
+            reads(s, NULL); // the consumer may destroy it from here on
         }
         if (!post(s->intake, e))
             return NULL;
@@ -181,8 +203,8 @@ static void close_all(struct intake *in)
     pthread_mutex_lock(&in->mtx);
     for (i = 0; i < in->n_source; i++) {
         envclient_close(in->source[i].client);
-        if (in->source[i].fresh)
-            envclient_close(in->source[i].fresh);
+        if (in->source[i].read)
+            envclient_close(in->source[i].read);
     }
     pthread_mutex_unlock(&in->mtx);
     if (in->learner)
@@ -280,17 +302,13 @@ struct envclient *intake_source(struct intake *in, int i)
     return in->source[i].client;
 }
 
-void intake_adopt(struct intake *in, int i)
+void intake_adopt(struct intake *in, const struct event *e)
 {
-    struct source *s = &in->source[i];
+    struct source *s = &in->source[e->source];
     struct envclient *old = s->client;
 
     pthread_mutex_lock(&in->mtx);
-    if (s->fresh)
-        s->client = s->fresh;
-    else
-        old = NULL;
-    s->fresh = NULL;
+    s->client = e->client_;
     pthread_mutex_unlock(&in->mtx);
     envclient_destroy(old);
 }
@@ -360,15 +378,13 @@ void intake_destroy(struct intake *in)
     close_all(in);
     join_all(in);
     while (in->events && queue_pop(in->events, &item, 0) == ST_OK)
-        intake_done(in, item);
+        event_drop(in, item);
     while ((e = in->spare)) {
         in->spare = e->next_;
         mem_free(e);
     }
-    for (i = 0; i < in->n_source; i++) {
+    for (i = 0; i < in->n_source; i++)
         envclient_destroy(in->source[i].client);
-        envclient_destroy(in->source[i].fresh);
-    }
     link_destroy(in->learner);
     queue_destroy(in->events);
     pthread_cond_destroy(&in->ending_cond);

@@ -16,7 +16,7 @@
 enum event_kind {
     EVENT_BATCH,        // `source` finished rows
     EVENT_SOURCE_LOST,  // `source` is gone: err
-    EVENT_SOURCE_BACK,  // and is there again, with as many envs: see intake_adopt
+    EVENT_SOURCE_BACK,  // and is there again, with as many envs: call intake_adopt
     EVENT_LEARNER,      // a message of the learner
     EVENT_LEARNER_LOST, // err
 };
@@ -28,7 +28,8 @@ struct event {
     const struct batch_head *head;
     const uint8_t *rows;
     struct error err;
-    struct event *next_; // the intake's
+    struct envclient *client_; // these two are the intake's
+    struct event *next_;
 };
 
 struct intake;
@@ -51,9 +52,9 @@ NODISCARD enum status intake_create(struct intake **out, const struct intake_con
 int intake_n_source(const struct intake *in);
 struct envclient *intake_source(struct intake *in, int i);
 
-// After EVENT_SOURCE_BACK: use the new connection from now on. The old one is destroyed; what was
-// in flight on it is lost.
-void intake_adopt(struct intake *in, int i);
+// First of all with EVENT_SOURCE_BACK: use its connection from now on. The old one is destroyed;
+// what was in flight on it is lost. It may be gone again already; then EVENT_SOURCE_LOST follows.
+void intake_adopt(struct intake *in, const struct event *e);
 
 // Start the readers.
 NODISCARD enum status intake_start(struct intake *in);

@@ -153,7 +153,7 @@ static enum status return_source(struct worker *w, const struct event *e)
     struct msg *m;
     int n;
 
-    intake_adopt(w->intake, e->source);
+    intake_adopt(w->intake, e);
     if (fleet_return(w->fleet, e->source, w->batch, &n) != ST_OK) {
         log_error("rollout", "%s; it is not used again", error_last()->text);
         return ST_OK;

@@ -29,15 +29,17 @@ struct fake_script {
     uint64_t error_once;     // this one only the first time it is played anywhere
     atomic_int *errors_made; // its count
     // faults at the first episode that is not below:
-    uint64_t die_at;       // close the connection
-    uint64_t silent_at;    // answer nothing from then on
-    uint64_t refuse_at;    // send an ERROR frame
-    uint64_t confuse_at;   // answer for another episode
-    sem_t *post_at_fault;  // NULL = none
-    int returns;           // so many clients more, one after the other, without faults
-    sem_t *post_at_return; // when one of them asks for the first time; NULL = none
-    sem_t *wait_at_start;  // until then the first reset is not answered; NULL = at once
-    uint64_t stop_at;      // set `stop` when this episode is asked for
+    uint64_t die_at;        // close the connection
+    uint64_t silent_at;     // answer nothing from then on
+    uint64_t refuse_at;     // send an ERROR frame
+    uint64_t confuse_at;    // answer for another episode
+    sem_t *post_at_fault;   // NULL = none
+    int returns;            // so many clients more, one after the other, without faults
+    sem_t *post_at_return;  // when one of them asks for the first time; NULL = none
+    int vanish;             // the first so many clients lose the connection after WELCOME
+    sem_t *post_at_welcome; // of each client; NULL = none
+    sem_t *wait_at_start;   // until then the first reset is not answered; NULL = at once
+    uint64_t stop_at;       // set `stop` when this episode is asked for
     atomic_bool *stop;
 };
 
@@ -59,7 +61,7 @@ struct fake_server {
     struct spec spec;
     struct row_layout layout;
     struct fake_env envs[FAKE_ENVS_MAX];
-    uint64_t batches;
+    uint64_t batches, sessions;
     bool silent, waited, posted;
     pthread_t thread;
 };
@@ -236,6 +238,7 @@ static inline void fake_welcome(struct fake_server *f, struct link *k)
                          .k_max = hello.k_max,
                          .b_max = (uint32_t)f->script.n_env,
                          .b_min = (uint32_t)f->script.n_env,
+                         .session = ++f->sessions,
                          .n_env = (uint32_t)f->script.n_env};
     for (i = 0; i < f->script.n_env; i++)
         w.env[i] = (uint32_t)i;
@@ -252,7 +255,9 @@ static inline bool fake_serve(struct fake_server *f)
     if (listener_accept(f->listener, &k, WAIT_NEVER) != ST_OK)
         return false;
     fake_welcome(f, k);
-    while (link_recv(k, &m, WAIT_NEVER) == ST_OK) {
+    if (f->script.post_at_welcome)
+        sem_post(f->script.post_at_welcome);
+    while (f->sessions > (uint64_t)f->script.vanish && link_recv(k, &m, WAIT_NEVER) == ST_OK) {
         enum status st = m->type == MSG_RESET  ? fake_reset(f, k, m)
                          : m->type == MSG_STEP ? fake_step(f, k, m)
                                                : ST_CLOSED;
