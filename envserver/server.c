@@ -39,20 +39,27 @@ void server_note_fault(struct server *server, uint64_t session)
     pthread_mutex_unlock(&server->mtx);
 }
 
+// The time since the last look. One that comes late counts as if it were in time: while the machine
+// stood still nobody could say or do anything.
+static int64_t since_look(int64_t *looked_ns)
+{
+    int64_t now = clock_now_ns(), since = now - *looked_ns;
+
+    *looked_ns = now;
+    return since < 2 * ACCEPT_WAIT_NS ? since : 2 * ACCEPT_WAIT_NS;
+}
+
 // Drop the clients that have been silent for too long; a reader that cannot get its own message out
-// does not come to do it. A look that comes late counts as one in time: while the machine stood
-// still nobody could be heard. Called with the lock held.
+// does not come to do it. Called with the lock held.
 static void drop_silent(struct server *server)
 {
-    int64_t now = clock_now_ns(), since = now - server->looked_ns;
+    int64_t since = since_look(&server->looked_ns);
     struct session *s;
     int none = -1;
 
-    server->looked_ns = now;
-    if (since > 2 * ACCEPT_WAIT_NS)
-        since = 2 * ACCEPT_WAIT_NS;
     for (s = server->sessions; s; s = s->next) {
-        int64_t limit = s->port ? s->idle_ns : 3 * HELLO_WAIT_NS, heard = atomic_load(&s->heard_ns);
+        int64_t limit = s->port ? s->idle_ns : 3 * HELLO_WAIT_S * NS_PER_S;
+        int64_t heard = atomic_load(&s->heard_ns);
 
         s->silent_ns = heard == s->seen_ns ? s->silent_ns + since : 0;
         s->seen_ns = heard;
@@ -280,14 +287,9 @@ static void look(struct server *server, int *in_flight, int *clients)
     pthread_mutex_unlock(&server->mtx);
 }
 
-static int64_t sooner(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 bool server_drain(struct server *server, int64_t wait_ns)
 {
-    int64_t deadline = deadline_after(wait_ns), leave = WAIT_NEVER;
+    int64_t looked = clock_now_ns(), waited = 0, leaving = 0; // leaving: since nothing is in flight
     int in_flight, clients;
     struct session *s;
 
@@ -301,10 +303,12 @@ bool server_drain(struct server *server, int64_t wait_ns)
         session_drain(s);
     pthread_mutex_unlock(&server->mtx);
     for (;;) {
+        int64_t since = since_look(&looked);
+
         look(server, &in_flight, &clients);
-        if (in_flight == 0 && leave == WAIT_NEVER)
-            deadline = sooner(deadline, leave = deadline_after(LEAVE_WAIT_NS));
-        if (clients == 0 || clock_now_ns() >= deadline)
+        waited += since;
+        leaving = in_flight == 0 ? leaving + since : 0;
+        if (clients == 0 || waited >= wait_ns || leaving >= LEAVE_WAIT_NS)
             return in_flight == 0;
         clock_sleep_ns(DRAIN_LOOK_NS);
     }

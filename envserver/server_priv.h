@@ -12,7 +12,7 @@
 
 #define HELLO_BYTES_MAX   4096 // of a stranger's message
 #define REQUEST_BYTES_MAX (64u << 20)
-#define HELLO_WAIT_NS     (10 * NS_PER_S)
+#define HELLO_WAIT_S      10
 
 // One client: the reader thread owns the session, the writer sends batches.
 struct session {

@@ -158,9 +158,10 @@ static enum status send_welcome(struct session *s)
 
 static enum status recv_first(struct session *s, const char *what, struct msg **m)
 {
-    enum status st = link_recv(s->link, m, HELLO_WAIT_NS);
+    enum status st = link_recv_soon(s->link, m, HELLO_WAIT_S);
 
-    return st == ST_TIMEOUT ? FAIL(ST_PROTO, "a client sent no %s in 10 s", what) : st;
+    return st == ST_TIMEOUT ? FAIL(ST_PROTO, "a client sent no %s in %d s", what, HELLO_WAIT_S)
+                            : st;
 }
 
 // Both sides prove that they have the key. `hello` is the client's message.

@@ -12,7 +12,7 @@
 #define ITEMS_MAX      1024
 #define OUTBOX_MAX     8
 #define WORKERS_MAX    1024
-#define JOIN_WAIT_NS   (10 * NS_PER_S)
+#define JOIN_WAIT_S    10
 #define ACCEPT_WAIT_NS (250 * NS_PER_MS)
 #define FAREWELL_NS    NS_PER_S
 
@@ -180,10 +180,10 @@ static enum status read_join(struct worker *w)
 {
     struct hub *hub = w->hub;
     struct msg *m;
-    enum status st = link_recv(w->link, &m, JOIN_WAIT_NS);
+    enum status st = link_recv_soon(w->link, &m, JOIN_WAIT_S);
 
     if (st == ST_TIMEOUT)
-        return FAIL(ST_PROTO, "a worker sent no JOIN in 10 s");
+        return FAIL(ST_PROTO, "a worker sent no JOIN in %d s", JOIN_WAIT_S);
     TRY(st);
     st = join_read(m, &w->join);
     msg_free(m);

@@ -109,6 +109,22 @@ static void *send_at_the_limit(void *arg)
     return arg;
 }
 
+static void a_peer_has_seconds_to_say_something(void **state)
+{
+    struct pair p = pair_open(IPC);
+    struct msg *m;
+
+    (void)state;
+    assert_int_equal(link_recv_soon(p.server, &m, 1), ST_TIMEOUT);
+    assert_ok(link_send(p.client, numbered(1, 100)));
+    assert_ok(link_recv_soon(p.server, &m, 3600));
+    msg_free(m);
+    link_close(p.client);
+    assert_int_equal(link_recv_soon(p.server, &m, 3600), ST_CLOSED);
+    pair_close(&p);
+    msg_drain();
+}
+
 static void a_limit_never_ends_the_wait_after_it(void **state)
 {
     (void)state;
@@ -724,6 +740,7 @@ int main(void)
         wire_test(messages_of_every_size_come_back),
         wire_test(inproc_hands_the_message_itself_over),
         wire_test(waits_end_in_time_and_lose_nothing),
+        wire_test(a_peer_has_seconds_to_say_something),
         wire_test(a_limit_never_ends_the_wait_after_it),
         wire_test(both_directions_work_at_once),
         wire_test(a_sender_waits_for_its_reader),

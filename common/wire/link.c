@@ -208,6 +208,16 @@ enum status link_recv(struct link *k, struct msg **out, int64_t wait_ns)
     return st;
 }
 
+enum status link_recv_soon(struct link *k, struct msg **out, int seconds)
+{
+    enum status st = ST_TIMEOUT;
+    int i;
+
+    for (i = 0; i < seconds && st == ST_TIMEOUT; i++)
+        st = link_recv(k, out, NS_PER_S);
+    return st;
+}
+
 void link_close(struct link *k)
 {
     atomic_store(&k->closed, true);

@@ -78,6 +78,11 @@ NODISCARD enum status link_send(struct link *k, struct msg *m);
 // gone. ST_PROTO: the peer sent something that is not a message; the connection is closed.
 NODISCARD enum status link_recv(struct link *k, struct msg **out, int64_t wait_ns);
 
+// The same for a peer that has to say something soon: ST_TIMEOUT after so many seconds of silence.
+// They are counted one by one, because a machine that stands still hears nothing either, and that
+// is one of them, however long.
+NODISCARD enum status link_recv_soon(struct link *k, struct msg **out, int seconds);
+
 void link_close(struct link *k);
 
 // NULL is fine.
