@@ -15,6 +15,23 @@ if command -v systemd-analyze >/dev/null; then
     ! grep -i "unknown\|invalid\|ignoring" "$work/verify" || fail "unit: $(cat "$work/verify")"
 fi
 
+# the container: its second stage has a package for each library that the program was linked with
+if command -v dpkg >/dev/null && command -v readelf >/dev/null; then
+    ldd "$SIMSTREAM" >"$work/ldd"
+    ours=$(awk '/libsimstream/ { print $3 }' "$work/ldd")
+    sed '1,/^FROM debian:12-slim/d' "$deploy/Containerfile" >"$work/stage2"
+    # shellcheck disable=SC2086
+    for lib in $(readelf -d "$SIMSTREAM" $ours | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | sort -u); do
+        case $lib in
+        libc.so* | libm.so* | ld-* | libgcc_s.so* | libz.so* | libsimstream* | libmujoco*) continue ;;
+        esac
+        path=$(readlink -f "$(awk -v lib="$lib" '$1 == lib { print $3 }' "$work/ldd")")
+        package=$(dpkg -S "*/${path##*/}" | sed 's/:.*//; q')
+        grep -qw -- "$package" "$work/stage2" ||
+            fail "Containerfile: $lib is not in the image, expected package $package"
+    done
+fi
+
 # its configuration, with another address and key
 head -c 32 /dev/urandom >"$work/key"
 chmod 600 "$work/key"
