@@ -207,7 +207,7 @@ static enum status make_worker(struct bench *x, struct worker *w)
 
     for (int way = 0; way < N_WAY; way++) {
         seqs = x->side[way].room.seqs > seqs ? x->side[way].room.seqs : seqs;
-        TRY(vla_work_init(&w->work[way], &x->net, &x->side[way].room));
+        TRY(vla_work_create(&w->work[way], &x->net, &x->side[way].room));
     }
     w->cu_image = mem_alloc((size_t)seqs + 1, sizeof(int));
     w->cu_text = mem_alloc((size_t)seqs + 1, sizeof(int));
@@ -261,7 +261,7 @@ static void drop(struct bench *x)
                        w->state,    w->mean,    w->d_mean, w->value, w->grad};
 
         for (int way = 0; way < N_WAY; way++)
-            vla_work_fini(w->work[way]);
+            vla_work_destroy(w->work[way]);
         for (size_t k = 0; k < sizeof own / sizeof *own; k++)
             mem_free(own[k]);
     }

@@ -205,9 +205,9 @@ static enum status make_part(struct bench *x, int i)
             room.images = room.seqs * (int)x->o->images[1];
             room.texts = room.seqs * (int)x->o->texts[1];
         }
-        TRY(vla_work_init(&p->infer[way], net_of(x, (enum way)way), &room));
+        TRY(vla_work_create(&p->infer[way], net_of(x, (enum way)way), &room));
         room.backward = true;
-        TRY(vla_work_init(&p->train[way], net_of(x, (enum way)way), &room));
+        TRY(vla_work_create(&p->train[way], net_of(x, (enum way)way), &room));
     }
     p->grad = mem_alloc((size_t)x->net.t.n_param, sizeof *p->grad);
     return p->grad ? ST_OK : ST_NOMEM;
@@ -262,8 +262,8 @@ static void drop(struct bench *x)
         mem_free(x->part[i].cu);
         mem_free(x->part[i].grad);
         for (int way = 0; way < N_WAY; way++) {
-            vla_work_fini(x->part[i].train[way]);
-            vla_work_fini(x->part[i].infer[way]);
+            vla_work_destroy(x->part[i].train[way]);
+            vla_work_destroy(x->part[i].infer[way]);
         }
     }
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

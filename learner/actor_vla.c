@@ -87,7 +87,7 @@ void actor_vla_destroy(struct actor_vla *a)
         mem_free(w->ids);
         mem_free(w);
     }
-    vla_work_fini(a->work);
+    vla_work_destroy(a->work);
     vla_net_fini(&a->net);
     tokenizer_destroy(a->tokenizer);
     vla_about_destroy(a->about);
@@ -163,14 +163,14 @@ static enum status make_room(struct actor_vla *a, int n_text)
 
     if (a->work && n_text <= a->room_text)
         return ST_OK;
-    vla_work_fini(a->work);
+    vla_work_destroy(a->work);
     mem_free(a->text);
     a->work = NULL;
     a->room_text = 0;
     a->text = mem_alloc((size_t)room.texts, sizeof a->text[0]);
     if (!a->text)
         return ST_NOMEM;
-    TRY(vla_work_init(&a->work, &a->net, &room));
+    TRY(vla_work_create(&a->work, &a->net, &room));
     a->room_text = n_text;
     a->bytes = vla_work_bytes(&a->about->model, &room);
     return ST_OK;

@@ -122,7 +122,7 @@ static enum status worker_init(struct sft_batch *b, struct worker *w)
     size_t seqs = (size_t)b->room.seqs, images = (size_t)b->room.images;
     size_t width = (size_t)width_of(b);
 
-    TRY(vla_work_init(&w->work, &b->net, &b->room));
+    TRY(vla_work_create(&w->work, &b->net, &b->room));
     w->cu_image = mem_alloc(seqs + 1, sizeof w->cu_image[0]);
     w->cu_text = mem_alloc(seqs + 1, sizeof w->cu_text[0]);
     w->camera = mem_alloc(images, sizeof w->camera[0]);
@@ -142,7 +142,7 @@ static enum status worker_init(struct sft_batch *b, struct worker *w)
 
 static void worker_fini(struct worker *w)
 {
-    vla_work_fini(w->work);
+    vla_work_destroy(w->work);
     mem_free(w->cu_image);
     mem_free(w->cu_text);
     mem_free(w->camera);

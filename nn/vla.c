@@ -238,8 +238,8 @@ int64_t vla_work_bytes(const struct vla_config *c, const struct vla_room *room)
     return place(&w, c, NULL) + (int64_t)sizeof w;
 }
 
-enum status vla_work_init(struct vla_work **out, const struct vla_net *net,
-                          const struct vla_room *room)
+enum status vla_work_create(struct vla_work **out, const struct vla_net *net,
+                            const struct vla_room *room)
 {
     struct vla_work *w;
 
@@ -265,7 +265,7 @@ enum status vla_work_init(struct vla_work **out, const struct vla_net *net,
     return ST_OK;
 }
 
-void vla_work_fini(struct vla_work *w)
+void vla_work_destroy(struct vla_work *w)
 {
     if (!w)
         return;

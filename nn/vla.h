@@ -23,13 +23,13 @@
 #include "nn/vla_config.h"
 
 #ifdef REAL_IS_DOUBLE
-#define vla_net_init   vla_net_init_f64
-#define vla_net_fini   vla_net_fini_f64
-#define vla_work_bytes vla_work_bytes_f64
-#define vla_work_init  vla_work_init_f64
-#define vla_work_fini  vla_work_fini_f64
-#define vla_forward    vla_forward_f64
-#define vla_backward   vla_backward_f64
+#define vla_net_init     vla_net_init_f64
+#define vla_net_fini     vla_net_fini_f64
+#define vla_work_bytes   vla_work_bytes_f64
+#define vla_work_create  vla_work_create_f64
+#define vla_work_destroy vla_work_destroy_f64
+#define vla_forward      vla_forward_f64
+#define vla_backward     vla_backward_f64
 #endif
 
 struct vla_net {
@@ -67,9 +67,9 @@ void vla_net_fini(struct vla_net *net);
 
 // Bytes that a workspace takes: its peak, known before it is made.
 int64_t vla_work_bytes(const struct vla_config *c, const struct vla_room *room);
-NODISCARD enum status vla_work_init(struct vla_work **out, const struct vla_net *net,
-                                    const struct vla_room *room);
-void vla_work_fini(struct vla_work *w); // NULL is fine
+NODISCARD enum status vla_work_create(struct vla_work **out, const struct vla_net *net,
+                                      const struct vla_room *room);
+void vla_work_destroy(struct vla_work *w); // NULL is fine
 
 // mean (n_seq, chunk, action) and value (n_seq), NULL if not wanted. ST_INVAL names what is out of
 // range or does not fit into the room.

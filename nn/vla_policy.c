@@ -60,7 +60,7 @@ void vla_policy_destroy(struct vla_policy *p)
 {
     if (!p)
         return;
-    vla_work_fini(p->work);
+    vla_work_destroy(p->work);
     vla_net_fini(&p->net);
     tokenizer_destroy(p->tokenizer);
     vla_about_destroy(p->about);
@@ -108,14 +108,14 @@ static enum status make_room(struct vla_policy *p, int n_text)
 
     if (p->work && n_text <= p->room_text)
         return ST_OK;
-    vla_work_fini(p->work);
+    vla_work_destroy(p->work);
     mem_free(p->text);
     p->work = NULL;
     p->text = mem_alloc(PASS_ROWS * (size_t)n_text, sizeof p->text[0]);
     if (!p->text)
         return ST_NOMEM;
     p->room_text = n_text;
-    return vla_work_init(&p->work, &p->net, &room);
+    return vla_work_create(&p->work, &p->net, &room);
 }
 
 static enum status add_row(struct vla_policy *p, int i, const struct policy_row *row)

@@ -300,7 +300,7 @@ static inline void golden_policy(struct golden *g)
     assert_ok(vla_config_parse(&c, VLA_TEST_JSON, "test"));
     assert_ok(vla_net_init(&net, &c, golden_get(g, "params", &n)));
     assert_int_equal(n, net.t.n_param);
-    assert_ok(vla_work_init(&w, &net, &room));
+    assert_ok(vla_work_create(&w, &net, &room));
     assert_ok(h5file_get(g->f, "policy/images", H5_U8, 1, sizeof pixels, pixels));
     for (int i = 0; i < 6; i++)
         image[i] = pixels + i * 8 * 8 * 3;
@@ -327,7 +327,7 @@ static inline void golden_policy(struct golden *g)
     }
     mem_free(camera);
     mem_free(text);
-    vla_work_fini(w);
+    vla_work_destroy(w);
     vla_net_fini(&net);
 }
 

@@ -49,7 +49,7 @@ static struct vla_work *work(const struct rig *x, bool backward, bool padded, bo
                                   .checkpoint = checkpoint};
     struct vla_work *w;
 
-    assert_ok(vla_work_init(&w, &x->net, &room));
+    assert_ok(vla_work_create(&w, &x->net, &room));
     return w;
 }
 
@@ -80,13 +80,13 @@ static void check_company(const char *json)
         assert_memory_equal(mean, x.mean + s * x.n_mean, (size_t)x.n_mean * sizeof *mean);
         assert_memory_equal(value, x.value + s, sizeof value);
     }
-    vla_work_fini(w);
+    vla_work_destroy(w);
     for (int way = 1; way < 8; way++) {
         if (way & 2 && x.net.c.keep < 100)
             continue; // not padded
         w = work(&x, way & 1, way & 2, way & 4);
         check_same(&x, w);
-        vla_work_fini(w);
+        vla_work_destroy(w);
     }
     rig_free(&x);
 }
@@ -116,7 +116,7 @@ static void check_gradients(const char *json)
         w = work(&x, true, padded, way & 2);
         assert_ok(vla_forward(&x.net, w, &x.g.b, x.mean, x.value));
         vla_backward(&x.net, w, &x.g.b, x.d_mean, x.d_value, grad[way]);
-        vla_work_fini(w);
+        vla_work_destroy(w);
     }
     assert_true(distance(alone, grad[0], n) == 1); // it is not zero
     for (int way = 1; way < 4; way++)
@@ -130,7 +130,7 @@ static void check_gradients(const char *json)
         vla_backward(&x.net, w, &one, x.d_mean + s * x.n_mean, x.d_value + s, alone);
     }
     assert_memory_equal(alone, grad[0], (size_t)n * sizeof(real));
-    vla_work_fini(w);
+    vla_work_destroy(w);
     mem_free(alone);
     for (int way = 0; way < 4; way++)
         mem_free(grad[way]);
@@ -170,7 +170,7 @@ static void memory_is_known_before_and_not_taken_on_the_way(void **state)
         vla_backward(&x.net, w, &x.g.b, x.d_mean, x.d_value, grad);
     }
     assert_int_equal(mem_calls(), calls);
-    vla_work_fini(w);
+    vla_work_destroy(w);
     mem_free(grad);
     rig_free(&x);
 }
@@ -186,7 +186,7 @@ static void faults_are_named(void **state)
 
     (void)state;
     rig_make(&x, VLA_TEST_JSON);
-    assert_ok(vla_work_init(&w, &x.net, &room));
+    assert_ok(vla_work_create(&w, &x.net, &room));
     b = x.g.b;
     assert_fails(vla_forward(&x.net, w, &b, x.mean, x.value), ST_INVAL, "sequences");
     b.n_seq = 2;
@@ -204,14 +204,14 @@ static void faults_are_named(void **state)
     b.cu_text = cu_two;
     b.text = wrong;
     assert_fails(vla_forward(&x.net, w, &b, x.mean, x.value), ST_INVAL, "token 1");
-    vla_work_fini(w);
+    vla_work_destroy(w);
     room.padded = true;
     x.net.c.keep = 50;
-    assert_ok(vla_work_init(&w, &x.net, &room));
+    assert_ok(vla_work_create(&w, &x.net, &room));
     assert_fails(vla_forward(&x.net, w, &b, x.mean, x.value), ST_INVAL, "50 percent");
-    vla_work_fini(w);
+    vla_work_destroy(w);
     room.seqs = 0;
-    assert_fails(vla_work_init(&w, &x.net, &room), ST_INVAL, "0 sequences");
+    assert_fails(vla_work_create(&w, &x.net, &room), ST_INVAL, "0 sequences");
     rig_free(&x);
 }
 
@@ -228,14 +228,14 @@ static void memory_that_runs_out_is_reported(void **state)
     assert_ok(vla_net_init(&net, &c, NULL));
     for (;; n++) {
         mem_fail_after(n);
-        if (vla_work_init(&w, &net, &room) == ST_OK)
+        if (vla_work_create(&w, &net, &room) == ST_OK)
             break;
         assert_null(w);
     }
     mem_fail_after(-1);
     assert_int_equal(n, 2);
-    vla_work_fini(w);
-    vla_work_fini(NULL);
+    vla_work_destroy(w);
+    vla_work_destroy(NULL);
     vla_net_fini(&net);
 }
 

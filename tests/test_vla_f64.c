@@ -32,7 +32,7 @@ static void rig_make(struct rig *x, uint64_t seed, const char *json)
     assert_ok(vla_config_parse(&c, json, "test"));
     assert_ok(vla_net_init(&x->net, &c, NULL));
     x->net.params = x->params = test_params(&x->net, seed);
-    assert_ok(vla_work_init(&x->work, &x->net, &room));
+    assert_ok(vla_work_create(&x->work, &x->net, &room));
     ragged_make(&x->g, &r, &c, SEQS, TEXTS);
     x->n_mean = SEQS * c.chunk * c.action;
     x->mean = zeros(x->n_mean);
@@ -45,7 +45,7 @@ static void rig_make(struct rig *x, uint64_t seed, const char *json)
 static void rig_free(struct rig *x)
 {
     ragged_free(&x->g);
-    vla_work_fini(x->work);
+    vla_work_destroy(x->work);
     vla_net_fini(&x->net);
     mem_free(x->params);
     mem_free(x->mean);
@@ -100,11 +100,11 @@ static void every_layout_gives_the_same_gradient(void **state)
         struct vla_work *w;
 
         memset(other, 0, (size_t)n * sizeof *other);
-        assert_ok(vla_work_init(&w, &x.net, &room));
+        assert_ok(vla_work_create(&w, &x.net, &room));
         assert_ok(vla_forward(&x.net, w, &x.g.b, x.mean, x.value));
         vla_backward(&x.net, w, &x.g.b, x.d_mean, x.d_value, other);
         assert_true(distance(other, x.grad, n) < 1e-12);
-        vla_work_fini(w);
+        vla_work_destroy(w);
     }
     memset(other, 0, (size_t)n * sizeof *other);
     for (int s = 0; s < SEQS; s++) {

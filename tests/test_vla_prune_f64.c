@@ -136,13 +136,13 @@ static void the_tokens_asked_for_most_pass(void **state)
     assert_ok(vla_net_init(&net, &c, NULL));
     net.params = params = test_params(&net, 1);
     ragged_make(&g, &r, &c, SEQS, TEXTS);
-    assert_ok(vla_work_init(&w, &net, &room));
+    assert_ok(vla_work_create(&w, &net, &room));
     assert_ok(vla_forward(&net, w, &g.b, mean, NULL));
     for (int s = 0; s < SEQS; s++)
         check_sequence(&net, w, &g.b, s, &at);
     assert_int_equal(at, w->plan.n_vision);
     assert_true(at > 0);
-    vla_work_fini(w);
+    vla_work_destroy(w);
     vla_net_fini(&net);
     ragged_free(&g);
     mem_free(params);
