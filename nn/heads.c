@@ -149,6 +149,32 @@ void heads_flow_logp_backward(const struct heads_flow *f, int64_t n, const real 
     }
 }
 
+void heads_flow_levels(int i, int steps, int n_act, const real *log_level, struct heads_flow *out)
+{
+    for (int d = 0; d < n_act; d++)
+        out[d] = heads_flow_sde(i, steps, exp((double)log_level[d]));
+}
+
+void heads_flow_unit(const struct heads_flow *f, int n_act, int64_t n, const real *x, const real *v,
+                     real *mean)
+{
+    for (int64_t k = 0; k < n; k++) {
+        const struct heads_flow *of = &f[k % n_act];
+
+        mean[k] = (real)(mean_of(of, x[k], v[k]) / of->std);
+    }
+}
+
+void heads_flow_unit_backward(const struct heads_flow *f, int n_act, int64_t n, const real *d_mean,
+                              real *d_v)
+{
+    for (int64_t k = 0; k < n; k++) {
+        const struct heads_flow *of = &f[k % n_act];
+
+        d_v[k] = (real)((double)d_mean[k] * of->by_v / of->std);
+    }
+}
+
 void heads_time_embedding(double t, int dim, real *out)
 {
     const int half = dim / 2;

@@ -22,6 +22,9 @@
 #define heads_flow_mean          heads_flow_mean_f64
 #define heads_flow_logp          heads_flow_logp_f64
 #define heads_flow_logp_backward heads_flow_logp_backward_f64
+#define heads_flow_levels        heads_flow_levels_f64
+#define heads_flow_unit          heads_flow_unit_f64
+#define heads_flow_unit_backward heads_flow_unit_backward_f64
 #define heads_time_embedding     heads_time_embedding_f64
 #endif
 
@@ -81,6 +84,17 @@ void heads_flow_logp(const struct heads_flow *f, int64_t n, const real *x, const
                      const real *next, real *logp);
 void heads_flow_logp_backward(const struct heads_flow *f, int64_t n, const real *x, const real *v,
                               const real *next, const real *d_logp, real *d_v);
+
+// The same with a noise level for each of n_act numbers of an action, exp(log_level); out (n_act).
+void heads_flow_levels(int i, int steps, int n_act, const real *log_level, struct heads_flow *out);
+
+// The step in units of its own standard deviation: mean (n) = (by_x x + by_v v) / std, so that
+// next / std is drawn from a Gaussian of standard deviation 1. Number k is of f[k % n_act].
+void heads_flow_unit(const struct heads_flow *f, int n_act, int64_t n, const real *x, const real *v,
+                     real *mean);
+// d_v (n) from d_mean (n), which it may be.
+void heads_flow_unit_backward(const struct heads_flow *f, int n_act, int64_t n, const real *d_mean,
+                              real *d_v);
 
 // out (dim), dim even: sines, then cosines of t at dim / 2 periods from 0.004 to 4, spread evenly
 // by their logarithm.

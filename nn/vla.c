@@ -119,6 +119,7 @@ static void place_trunk(struct vla_work *w, struct arena *a, const struct vla_co
 {
     const bool all = w->room.backward && !w->room.checkpoint;
     const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    const bool keeps_kv = c->head == VLA_FLOW && !w->room.backward; // for vla_again
 
     for (int i = 0; i < c->layers; i++) {
         struct vla_trunk_keep *k = &w->trunk[i];
@@ -131,6 +132,10 @@ static void place_trunk(struct vla_work *w, struct arena *a, const struct vla_co
                 i > 0 && !w->room.backward
                     ? k->s[s].x
                     : TAKE_REAL(s == PREFIX ? r->prefix * c->width : r->suffix * c->expert_width);
+        if (keeps_kv && i > 0) {
+            k->k = TAKE_REAL(r->attn * kv);
+            k->v = TAKE_REAL(r->attn * kv);
+        }
         if (i == 0 || all) {
             const bool last = i > 0 && i == c->layers - 1;
             const int64_t n_q = last ? r->suffix : r->attn;
@@ -175,6 +180,25 @@ static void place_prune(struct vla_work *w, struct arena *a, const struct vla_co
     w->prune.q = TAKE_REAL(n_asking * c->heads * c->head_dim);
     if (w->room.backward)
         w->prune.kept_patches = TAKE_REAL(r->vision * VLA_RGB * c->patch * c->patch);
+}
+
+static void place_flow(struct vla_work *w, struct arena *a, const struct vla_config *c)
+{
+    const int64_t numbers = w->room.seqs * c->chunk * c->expert_width;
+    struct vla_flow *f = &w->flow;
+
+    if (c->head != VLA_FLOW)
+        return;
+    f->in = TAKE_REAL(2 * numbers);
+    f->mid = TAKE_REAL(numbers);
+    f->act = TAKE_REAL(numbers);
+    f->out = TAKE_REAL(numbers);
+    f->time = TAKE_REAL(c->expert_width);
+    if (!w->room.backward)
+        return;
+    f->d_in = TAKE_REAL(2 * numbers);
+    f->d_mid = TAKE_REAL(numbers);
+    f->d_out = TAKE_REAL(numbers);
 }
 
 static void place_scratch(struct vla_work *w, struct arena *a, const struct vla_config *c,
@@ -227,6 +251,7 @@ static int64_t place(struct vla_work *w, const struct vla_config *c, void *base)
     place_vision(w, &a, c, r.vision);
     place_trunk(w, &a, c, &r);
     place_prune(w, &a, c, &r);
+    place_flow(w, &a, c);
     place_scratch(w, &a, c, &r);
     return a.used;
 }
@@ -292,7 +317,7 @@ static void embed(const struct vla_net *net, struct vla_work *w, const struct vl
 {
     const struct nn_backend *op = net->op;
     const struct vla_plan *p = &w->plan;
-    const int width = (int)net->c.width, narrow = (int)net->c.expert_width;
+    const int width = (int)net->c.width;
     const struct nn_linear state =
         vla_linear(net, net->t.state, net->t.state_bias, net->c.state, width);
     real *prefix = w->trunk[0].s[PREFIX].x;
@@ -303,8 +328,17 @@ static void embed(const struct vla_net *net, struct vla_work *w, const struct vl
     op->linear_forward(&state, p->n_seq, b->state, state.n_in, w->os, width);
     op->rows_copy(&(struct nn_rows){.n = p->n_seq, .width = width, .to = p->state_to}, w->os, width,
                   prefix, width);
-    op->rows_copy(&(struct nn_rows){.n = p->n_suffix, .width = narrow, .from = p->query},
-                  net->params + net->t.query, narrow, w->trunk[0].s[SUFFIX].x, narrow);
+}
+
+static void embed_suffix(const struct vla_net *net, struct vla_work *w, const struct vla_batch *b)
+{
+    const struct vla_plan *p = &w->plan;
+    const int narrow = (int)net->c.expert_width;
+
+    net->op->rows_copy(&(struct nn_rows){.n = p->n_suffix, .width = narrow, .from = p->query},
+                       net->params + net->t.query, narrow, w->trunk[0].s[SUFFIX].x, narrow);
+    if (net->c.head == VLA_FLOW)
+        vla_flow_forward(net, w, b);
 }
 
 static void embed_backward(const struct vla_net *net, struct vla_work *w, const struct vla_batch *b,
@@ -324,6 +358,8 @@ static void embed_backward(const struct vla_net *net, struct vla_work *w, const 
     vla_linear_backward(net, &state, p->n_seq, b->state, w->d_os, NULL, grad);
     op->rows_add(&(struct nn_rows){.n = p->n_suffix, .width = narrow, .to = p->query}, w->d_suffix,
                  narrow, grad + net->t.query, narrow);
+    if (net->c.head == VLA_FLOW)
+        vla_flow_backward(net, w, b, grad);
 }
 
 // The two heads and the rows of the suffix that they read.
@@ -388,7 +424,9 @@ enum status vla_forward(const struct vla_net *net, struct vla_work *w,
     TRY(vla_plan_fill(&w->plan, &net->c, &w->room, batch));
     actions = mean_head(net, &w->plan);
     values = value_head(net, &w->plan);
+    w->again = false;
     embed(net, w, batch);
+    embed_suffix(net, w, batch);
     vla_vision_forward(net, w);
     vla_trunk_forward(net, w);
     net->op->rms_forward(&norm, w->plan.n_suffix, w->suffix_out, w->norm, w->suffix_stat);
@@ -396,6 +434,19 @@ enum status vla_forward(const struct vla_net *net, struct vla_work *w,
     if (value)
         head_forward(net, w, &values, value);
     return ST_OK;
+}
+
+void vla_again(const struct vla_net *net, struct vla_work *w, const struct vla_batch *batch,
+               real *velocity)
+{
+    const struct nn_norm norm = last_norm(net);
+    const struct head actions = mean_head(net, &w->plan);
+
+    w->again = true;
+    embed_suffix(net, w, batch);
+    vla_trunk_forward(net, w);
+    net->op->rms_forward(&norm, w->plan.n_suffix, w->suffix_out, w->norm, NULL);
+    head_forward(net, w, &actions, velocity);
 }
 
 void vla_backward(const struct vla_net *net, struct vla_work *w, const struct vla_batch *batch,

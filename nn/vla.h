@@ -30,6 +30,7 @@
 #define vla_work_destroy vla_work_destroy_f64
 #define vla_forward      vla_forward_f64
 #define vla_backward     vla_backward_f64
+#define vla_again        vla_again_f64
 #endif
 
 struct vla_net {
@@ -47,6 +48,10 @@ struct vla_batch {
     const int *cu_text;          // (n_seq + 1) tokens before each sequence, from 0
     const int *text;             // (cu_text[n_seq]) 0..c.vocab-1
     const real *state;           // (n_seq, c.state)
+    // of a flow: actions between noise and clean, (n_seq, chunk, action), and how far, (n_seq) of
+    // 1 (noise) to 0
+    const real *noisy;
+    const double *time;
 };
 
 // What a workspace has room for, and how it works.
@@ -71,10 +76,16 @@ NODISCARD enum status vla_work_create(struct vla_work **out, const struct vla_ne
                                       const struct vla_room *room);
 void vla_work_destroy(struct vla_work *w); // NULL is fine
 
-// mean (n_seq, chunk, action) and value (n_seq), NULL if not wanted. ST_INVAL names what is out of
-// range or does not fit into the room.
+// mean (n_seq, chunk, action) - of a flow the velocity - and value (n_seq), NULL if not wanted.
+// ST_INVAL names what is out of range or does not fit into the room.
 NODISCARD enum status vla_forward(const struct vla_net *net, struct vla_work *w,
                                   const struct vla_batch *batch, real *mean, real *value);
+
+// Of a flow, after vla_forward in a workspace without `backward`: the velocity (n_seq, chunk,
+// action) at other noisy actions and times of the same batch, all else equal. Costs the suffix
+// alone; same bits as a whole pass.
+void vla_again(const struct vla_net *net, struct vla_work *w, const struct vla_batch *batch,
+               real *velocity);
 
 // After vla_forward of the same batch and parameters: grad (n_param) += the gradient. d_mean and
 // d_value are the loss's by mean and value, either may be NULL (zero). That of log_std is the

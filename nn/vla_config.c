@@ -31,12 +31,13 @@
     X(mlp, 1, 65536, "256", "768", "width inside the trunk's MLPs")                   \
     X(expert_width, 1, 8192, "96", "160", "width of the action expert")               \
     X(expert_mlp, 1, 65536, "192", "384", "width inside its MLPs")                    \
-    X(keep, 1, 100, "100", "100", "percent of picture tokens that pass")
+    X(keep, 1, 100, "100", "100", "percent of picture tokens that pass")              \
+    X(steps, 1, 100, "4", "4", "steps of a flow from noise to actions")
 
 // What a JSON object fills; the preset first, then the fields it changes.
 struct choice {
     struct vla_config c;
-    int model;
+    int model, head;
 };
 
 #define MODELS "vla-tiny|vla-small"
@@ -50,8 +51,12 @@ struct choice {
         NULL, OPT_INT, 0, 0, 0, NULL, NULL, NULL \
     }
 
-static const struct opt tiny_table[] = {MODEL("vla-tiny") VLA_FIELDS(TINY) LAST};
-static const struct opt small_table[] = {MODEL("vla-small") VLA_FIELDS(SMALL) LAST};
+#define HEAD                                                                                  \
+    {"head",   OPT_ENUM, offsetof(struct choice, head), 0, 0, "gaussian", "what actions are", \
+     VLA_HEADS},
+
+static const struct opt tiny_table[] = {MODEL("vla-tiny") VLA_FIELDS(TINY) HEAD LAST};
+static const struct opt small_table[] = {MODEL("vla-small") VLA_FIELDS(SMALL) HEAD LAST};
 
 static const struct opt *const tables[] = {tiny_table, small_table}; // in the order of MODELS
 
@@ -82,6 +87,14 @@ enum status vla_config_check(const struct vla_config *c)
                     (long long)c->keep);
     if (c->head_dim % 2 != 0)
         return FAIL(ST_INVAL, "head_dim is %lld, expected an even number", (long long)c->head_dim);
+    if (c->head != VLA_GAUSSIAN && c->head != VLA_FLOW)
+        return FAIL(ST_INVAL, "head is number %lld, expected one of " VLA_HEADS,
+                    (long long)c->head);
+    if (c->head == VLA_FLOW && c->expert_width % 2 != 0)
+        return FAIL(ST_INVAL,
+                    "expert_width is %lld, expected an even number for sines and cosines of the "
+                    "time",
+                    (long long)c->expert_width);
     return ST_OK;
 }
 
@@ -98,6 +111,7 @@ enum status vla_config_parse(struct vla_config *out, const char *text, const cha
         TRY(opts_defaults(tables[choice.model], &choice));
         TRY(opts_json(tables[choice.model], &choice, text, what));
     }
+    choice.c.head = choice.head;
     if (vla_config_check(&choice.c) != ST_OK)
         return error_prefix("%s", what);
     *out = choice.c;
@@ -129,7 +143,8 @@ void vla_config_print(const struct vla_config *c, char *out)
                           (long long)c->name);
     VLA_FIELDS(PRINT)
 #undef PRINT
-    snprintf(out + n, VLA_JSON_MAX - n, "}");
+    snprintf(out + n, VLA_JSON_MAX - n, ", \"head\": \"%s\"}",
+             c->head == VLA_FLOW ? "flow" : "gaussian");
 }
 
 bool vla_config_equal(const struct vla_config *a, const struct vla_config *b)
@@ -230,6 +245,16 @@ static void add_block(struct vla_table *t, const struct vla_config *c, struct vl
     b->down = add(t, w, m, "%s.layers.%d.mlp.down_proj.weight", net, i);
 }
 
+static void add_flow(struct vla_table *t, int64_t w, int64_t n_act)
+{
+    t->action_in = add(t, w, n_act, "action_in_proj.weight");
+    t->action_in_bias = add(t, w, 0, "action_in_proj.bias");
+    t->time_in = add(t, w, 2 * w, "action_time_mlp_in.weight");
+    t->time_in_bias = add(t, w, 0, "action_time_mlp_in.bias");
+    t->time_out = add(t, w, w, "action_time_mlp_out.weight");
+    t->time_out_bias = add(t, w, 0, "action_time_mlp_out.bias");
+}
+
 static void add_all(struct vla_table *t, const struct vla_config *c)
 {
     int i;
@@ -254,6 +279,8 @@ static void add_all(struct vla_table *t, const struct vla_config *c)
     for (i = 0; i < c->layers; i++)
         add_block(t, c, &t->trunk[i], "trunk", i, c->width, c->mlp, i == c->layers - 1);
     t->query = add(t, c->chunk + 1, c->expert_width, "expert.query.weight");
+    if (c->head == VLA_FLOW)
+        add_flow(t, c->expert_width, c->action);
     for (i = 0; i < c->layers; i++)
         add_block(t, c, &t->expert[i], "expert", i, c->expert_width, c->expert_mlp, false);
     t->expert_norm = add(t, c->expert_width, 0, "expert.norm.weight");

@@ -11,8 +11,13 @@
 //     {"model": "vla-tiny", "layers": 5, "image": 96}
 // "model" names the preset that the others change: vla-tiny (1 M parameters), vla-small (10 M).
 //
-// Actions are a diagonal Gaussian, all dimensions alike, the gripper too: a mean for each dimension
-// and step of the chunk, one learned log standard deviation for each dimension.
+// "head" says what the actions are:
+//   gaussian  diagonal, all dimensions alike, the gripper too: a mean for each dimension and step
+//   of
+//             the chunk, one learned log standard deviation for each dimension
+//   flow      flow matching (nn/heads.h): the suffix sees noisy actions and their time besides, and
+//             what comes out is a velocity, followed in "steps" steps from noise to actions. Its
+//             log_std is the log of the noise level of the stochastic sampler
 //
 // Threads: a table may be read by many.
 #ifndef NN_VLA_CONFIG_H
@@ -26,6 +31,9 @@
 #define VLA_NAME_MAX   80
 #define VLA_JSON_MAX   1024 // bytes of vla_config_print
 #define VLA_RGB        3
+
+enum vla_head { VLA_GAUSSIAN, VLA_FLOW };
+#define VLA_HEADS "gaussian|flow"
 
 struct vla_config {
     // what comes in and goes out
@@ -45,6 +53,8 @@ struct vla_config {
     // percent of a sequence's picture tokens that pass, those to which instruction and state attend
     // most (nn/vla_prune.c); 100: all
     int64_t keep;
+    // what the actions are, enum vla_head; steps of a flow
+    int64_t steps, head;
 };
 
 // One parameter tensor.
@@ -76,6 +86,9 @@ struct vla_table {
     struct vla_block trunk[VLA_LAYERS_MAX];  // the last layer has norm1, k and v only
     // suffix
     int64_t query; // (chunk + 1, expert_width), the value's last
+    // of a flow: (expert_width, action), (expert_width, 2 * expert_width) of action and time,
+    // square
+    int64_t action_in, action_in_bias, time_in, time_in_bias, time_out, time_out_bias;
     struct vla_block expert[VLA_LAYERS_MAX];
     int64_t expert_norm, mean, mean_bias, value, value_bias;
     int64_t log_std; // (action)

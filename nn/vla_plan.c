@@ -47,6 +47,8 @@ static enum status check(const struct vla_config *c, const struct vla_room *room
     if (room->padded && c->keep < 100)
         return FAIL(ST_INVAL, "padded batches keep all tokens of pictures, this model %lld percent",
                     (long long)c->keep);
+    if (c->head == VLA_FLOW && (!b->noisy || !b->time))
+        return FAIL(ST_INVAL, "the batch has no noisy actions or times, which a flow needs");
     TRY(check_fits("sequences", n, room->seqs));
     TRY(check_fits("pictures", room->padded ? n * each_image : b->cu_image[n], room->images));
     TRY(check_fits("tokens", room->padded ? n * each_text : b->cu_text[n], room->texts));

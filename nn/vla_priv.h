@@ -12,6 +12,8 @@
 #define vla_vision_backward vla_vision_backward_f64
 #define vla_trunk_forward   vla_trunk_forward_f64
 #define vla_trunk_backward  vla_trunk_backward_f64
+#define vla_flow_forward    vla_flow_forward_f64
+#define vla_flow_backward   vla_flow_backward_f64
 #endif
 
 #define VLA_NORM_EPS   1e-5
@@ -72,6 +74,13 @@ struct vla_prune {
     real *kept_patches; // (n_vision, 3 * patch * patch), of the backward pass
 };
 
+// How noisy actions become rows of the suffix; (n_seq * chunk, ...) each.
+struct vla_flow {
+    real *in, *mid, *act, *out; // (2 expert_width) action and time; (expert_width) each
+    real *d_in, *d_mid, *d_out;
+    real *time; // (expert_width) of one sequence
+};
+
 struct vla_work {
     struct vla_room room;
     int64_t bytes;
@@ -82,6 +91,8 @@ struct vla_work {
     real *vision_out, *vision_stat; // (n_vision, vision_width) what leaves the last block
     real *suffix_out, *suffix_stat; // (n_suffix, expert_width)
     real *rope;                     // (positions, head_dim)
+    struct vla_flow flow;
+    bool again; // the suffix alone: queries of every layer are the suffix's, in its order
     // scratch; forward
     struct vla_prune prune;
     real *patches; // (n_patch, 3 * patch * patch)
@@ -113,6 +124,12 @@ void vla_vision_backward(const struct vla_net *net, struct vla_work *w, real *gr
 // and d_suffix by the first layer's.
 void vla_trunk_forward(const struct vla_net *net, struct vla_work *w);
 void vla_trunk_backward(const struct vla_net *net, struct vla_work *w, real *grad);
+
+// Of a flow: noisy actions and their times onto the suffix of the first layer, and the gradient of
+// its parameters out of d_suffix.
+void vla_flow_forward(const struct vla_net *net, struct vla_work *w, const struct vla_batch *b);
+void vla_flow_backward(const struct vla_net *net, struct vla_work *w, const struct vla_batch *b,
+                       real *grad);
 
 // The linear operator at `weight` and `bias` (-1: none) of the parameters.
 static inline struct nn_linear vla_linear(const struct vla_net *net, int64_t weight, int64_t bias,

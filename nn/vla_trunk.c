@@ -51,21 +51,28 @@ static bool is_last(const struct vla_net *net, int i)
     return i == net->c.layers - 1;
 }
 
-// Queries of the last layer are those of the suffix alone, in its order.
+// Queries of the last layer, and of all layers of vla_again, are those of the suffix alone, in its
+// order.
+static bool suffix_asks(const struct vla_net *net, const struct vla_work *w, int i)
+{
+    return w->again || is_last(net, i);
+}
+
 static struct nn_attention attention_of(const struct vla_net *net, struct vla_work *w, int i)
 {
     const struct vla_config *c = &net->c;
     const struct vla_trunk_keep *k = &w->trunk[i];
     const int q_width = (int)(c->heads * c->head_dim), kv_width = (int)(c->kv_heads * c->head_dim);
+    const bool asks = suffix_asks(net, w, i);
 
     return (struct nn_attention){.heads = (int)c->heads,
                                  .kv_heads = (int)c->kv_heads,
                                  .head_dim = (int)c->head_dim,
                                  .scale = 1 / (real)sqrt((double)c->head_dim),
                                  .n_seq = w->plan.n_seq,
-                                 .cu_q = is_last(net, i) ? w->plan.cu_suffix : w->plan.cu_attn,
+                                 .cu_q = asks ? w->plan.cu_suffix : w->plan.cu_attn,
                                  .cu_k = w->plan.cu_attn,
-                                 .limit = is_last(net, i) ? w->plan.suffix_limit : w->plan.limit,
+                                 .limit = asks ? w->plan.suffix_limit : w->plan.limit,
                                  .q = k->q,
                                  .k = k->k,
                                  .v = k->v,
@@ -96,7 +103,7 @@ static struct crossing crossing_of(const struct vla_net *net, const struct vla_w
     struct crossing x = {.q = rope,
                          .k = rope,
                          .v = {.n = h->n, .width = h->kv_width},
-                         .q_to = is_last(net, i) ? NULL : h->attn};
+                         .q_to = suffix_asks(net, w, i) ? NULL : h->attn};
 
     x.k.heads = (int)net->c.kv_heads;
     return x;
@@ -128,9 +135,10 @@ static void after_attention(const struct vla_net *net, struct vla_work *w, const
     const struct vla_keep *k = h->keep;
     const int64_t numbers = (int64_t)h->n * h->width;
 
-    op->rows_copy(
-        &(struct nn_rows){.n = h->n, .width = h->q_width, .from = is_last(net, i) ? NULL : h->attn},
-        w->trunk[i].o, h->q_width, w->os, h->q_width);
+    op->rows_copy(&(struct nn_rows){.n = h->n,
+                                    .width = h->q_width,
+                                    .from = suffix_asks(net, w, i) ? NULL : h->attn},
+                  w->trunk[i].o, h->q_width, w->os, h->q_width);
     op->linear_forward(&h->out, h->n, w->os, h->q_width, w->norm, h->width);
     op->add(numbers, k->x, w->norm, k->mid);
     op->rms_forward(&h->norm2, h->n, k->mid, w->norm, k->stat2);
@@ -145,14 +153,15 @@ static void block_forward(const struct vla_net *net, struct vla_work *w, int i,
                           real *const out[N_STREAM])
 {
     const struct nn_attention a = attention_of(net, w, i);
+    const int first = w->again ? SUFFIX : PREFIX;
     struct half h[N_STREAM];
 
-    for (int s = 0; s < N_STREAM; s++) {
+    for (int s = first; s < N_STREAM; s++) {
         h[s] = half_of(net, w, i, s);
         before_attention(net, w, &h[s], i);
     }
     net->op->attention_forward(&a);
-    for (int s = 0; s < N_STREAM; s++)
+    for (int s = first; s < N_STREAM; s++)
         if (h[s].q_width > 0)
             after_attention(net, w, &h[s], i, out[s] ? out[s] : w->norm);
 }

@@ -283,7 +283,8 @@ static inline void golden_heads(struct golden *g)
     golden_same(g, "d_log_std", d_log_std, g->grad_tol);
 }
 
-static inline void golden_policy(struct golden *g)
+// The whole policy, under `name`.
+static inline void golden_policy(struct golden *g, const char *name, const char *json)
 {
     static const int cu_image[] = {0, 2, 2, 5, 6}, cu_text[] = {0, 4, 10, 10, 11};
     const struct vla_room room = {.seqs = 4, .images = 6, .texts = 11, .backward = true};
@@ -292,18 +293,26 @@ static inline void golden_policy(struct golden *g)
     struct vla_work *w;
     uint8_t pixels[6 * 8 * 8 * 3];
     const uint8_t *image[6];
+    const bool flow = strcmp(name, "policy_flow") == 0;
+    char path[64];
+    double time[4];
     int *camera, *text;
     real *mean, *value, *grad;
     int64_t n;
 
-    golden_group(g, "policy");
-    assert_ok(vla_config_parse(&c, VLA_TEST_JSON, "test"));
+    golden_group(g, name);
+    assert_ok(vla_config_parse(&c, json, "test"));
     assert_ok(vla_net_init(&net, &c, golden_get(g, "params", &n)));
     assert_int_equal(n, net.t.n_param);
     assert_ok(vla_work_create(&w, &net, &room));
-    assert_ok(h5file_get(g->f, "policy/images", H5_U8, 1, sizeof pixels, pixels));
+    snprintf(path, sizeof path, "%s/images", name);
+    assert_ok(h5file_get(g->f, path, H5_U8, 1, sizeof pixels, pixels));
     for (int i = 0; i < 6; i++)
         image[i] = pixels + i * 8 * 8 * 3;
+    if (flow) {
+        snprintf(path, sizeof path, "%s/time", name);
+        assert_ok(h5file_get(g->f, path, H5_F64, 1, 4, time));
+    }
     camera = golden_ints(g, "camera");
     text = golden_ints(g, "text");
     mean = keep(g, zeros(4 * c.chunk * c.action));
@@ -316,7 +325,9 @@ static inline void golden_policy(struct golden *g)
                                     .camera = camera,
                                     .cu_text = cu_text,
                                     .text = text,
-                                    .state = golden_get(g, "state", NULL)};
+                                    .state = golden_get(g, "state", NULL),
+                                    .noisy = flow ? golden_get(g, "noisy", NULL) : NULL,
+                                    .time = flow ? time : NULL};
 
         assert_ok(vla_forward(&net, w, &b, mean, value));
         golden_same(g, "mean", mean, g->value_tol);
@@ -341,7 +352,8 @@ static inline void golden_vla_check(double value_tol, double grad_tol)
     golden_activations(&g);
     golden_attention(&g);
     golden_heads(&g);
-    golden_policy(&g);
+    golden_policy(&g, "policy", VLA_TEST_JSON);
+    golden_policy(&g, "policy_flow", VLA_TEST_JSON_FLOW);
     golden_close(&g);
 }
 

@@ -148,6 +148,39 @@ static double final_std(int steps, double noise_level)
     return sqrt(var);
 }
 
+// In units of its standard deviation a step is a Gaussian of 1: the same likelihood but for that
+// constant, and the same gradient.
+static void a_step_in_its_own_units_is_the_same_step(void **state)
+{
+    struct rng r = rng_make(2, RNG_TEST, 0, 0, 0);
+    struct heads_flow f[DIM];
+    struct rig g;
+    real mean[N * DIM], z[N * DIM], d_mean[N * DIM], d_v[N * DIM];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        fill(&g, &r);
+        heads_flow_levels(i, 4, DIM, g.log_std, f);
+        heads_flow_unit(f, DIM, N * DIM, g.x, g.v, mean);
+        for (int k = 0; k < N * DIM; k++) {
+            z[k] = g.a[k] / f[k % DIM].std;
+            d_mean[k] = g.d[k] * (z[k] - mean[k]);
+        }
+        heads_flow_unit_backward(f, DIM, N * DIM, d_mean, d_mean);
+        for (int d = 0; d < DIM; d++) {
+            g.f = heads_flow_sde(i, 4, exp(g.log_std[d]));
+            heads_flow_logp(&g.f, N * DIM, g.x, g.v, g.a, g.out);
+            heads_flow_logp_backward(&g.f, N * DIM, g.x, g.v, g.a, g.d, d_v);
+            for (int k = d; k < N * DIM; k += DIM) {
+                const double e = z[k] - mean[k];
+
+                assert_close(-0.5 * e * e - LOG_SQRT_2_PI - log(g.f.std), g.out[k], 1e-12, 1e-12);
+                assert_close(d_mean[k], d_v[k], 1e-12, 1e-12);
+            }
+        }
+    }
+}
+
 static void samplers_reach_the_spread_of_the_data(void **state)
 {
     (void)state;
@@ -180,6 +213,7 @@ int main(void)
         leak_test(gradients_agree_with_finite_differences),
         leak_test(values_are_what_the_formulas_say),
         leak_test(noise_of_the_stochastic_steps_is_as_published),
+        leak_test(a_step_in_its_own_units_is_the_same_step),
         leak_test(samplers_reach_the_spread_of_the_data),
         leak_test(times_and_points_follow_the_convention),
     };

@@ -96,6 +96,7 @@ static void a_sequence_gives_the_same_bits_in_any_company(void **state)
     (void)state;
     check_company(VLA_TEST_JSON);
     check_company(VLA_TEST_JSON_PRUNED);
+    check_company(VLA_TEST_JSON_FLOW);
     check_company("vla-tiny");
 }
 
@@ -142,7 +143,46 @@ static void packed_padded_and_single_gradients_agree(void **state)
     (void)state;
     check_gradients(VLA_TEST_JSON);
     check_gradients(VLA_TEST_JSON_PRUNED);
+    check_gradients(VLA_TEST_JSON_FLOW);
     check_gradients("vla-tiny");
+}
+
+// The suffix alone at other noisy actions gives the bits of a whole pass at them, also the other
+// way round: what was computed last leaves nothing behind.
+static void a_flow_goes_on_from_what_it_has_seen(void **state)
+{
+    struct rig x;
+    struct vla_work *w;
+    real *noisy, *got;
+    struct rng r = rng_make(8, RNG_TEST, 0, 0, 0);
+    double time[SEQS];
+    struct vla_batch there;
+
+    (void)state;
+    rig_make(&x, VLA_TEST_JSON_FLOW);
+    noisy = normals(&r, SEQS * x.n_mean, 1);
+    got = zeros(SEQS * x.n_mean);
+    for (int s = 0; s < SEQS; s++)
+        time[s] = rng_unit(&r);
+    there = x.g.b;
+    there.noisy = noisy;
+    there.time = time;
+    w = work(&x, false, false, false);
+    assert_ok(vla_forward(&x.net, w, &there, x.mean, x.value));
+    assert_ok(vla_forward(&x.net, w, &x.g.b, got, x.value));
+    assert_true(distance(got, x.mean, SEQS * x.n_mean) > 1e-3);
+    vla_again(&x.net, w, &there, got);
+    assert_memory_equal(got, x.mean, (size_t)(SEQS * x.n_mean) * sizeof *got);
+    assert_ok(vla_forward(&x.net, w, &x.g.b, x.mean, x.value));
+    vla_again(&x.net, w, &there, got);
+    vla_again(&x.net, w, &x.g.b, got);
+    assert_memory_equal(got, x.mean, (size_t)(SEQS * x.n_mean) * sizeof *got);
+    there.time = NULL;
+    assert_fails(vla_forward(&x.net, w, &there, x.mean, x.value), ST_INVAL, "times");
+    vla_work_destroy(w);
+    mem_free(noisy);
+    mem_free(got);
+    rig_free(&x);
 }
 
 static void memory_is_known_before_and_not_taken_on_the_way(void **state)
@@ -244,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         leak_test(a_sequence_gives_the_same_bits_in_any_company),
         leak_test(packed_padded_and_single_gradients_agree),
+        leak_test(a_flow_goes_on_from_what_it_has_seen),
         leak_test(memory_is_known_before_and_not_taken_on_the_way),
         leak_test(faults_are_named),
         leak_test(memory_that_runs_out_is_reported),

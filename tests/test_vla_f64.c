@@ -60,11 +60,14 @@ static void gradient_agrees_with_finite_differences(void **state)
     struct rng r = rng_make(77, RNG_TEST, 0, 0, 0);
 
     (void)state;
-    for (uint64_t seed = 1; seed <= 4; seed++) {
+    for (uint64_t seed = 1; seed <= 6; seed++) {
         struct rig x;
 
-        // some tokens of pictures pass, or all
-        rig_make(&x, seed, seed % 2 ? VLA_TEST_JSON : VLA_TEST_JSON_PRUNED);
+        // all tokens of pictures pass, or some; a flow
+        rig_make(&x, seed,
+                 seed % 3 == 0   ? VLA_TEST_JSON_FLOW
+                 : seed % 2 == 1 ? VLA_TEST_JSON
+                                 : VLA_TEST_JSON_PRUNED);
         (void)loss(&x);
         vla_backward(&x.net, x.work, &x.g.b, x.d_mean, x.d_value, x.grad);
         // some of every tensor
@@ -78,14 +81,13 @@ static void gradient_agrees_with_finite_differences(void **state)
     }
 }
 
-static void every_layout_gives_the_same_gradient(void **state)
+static void check_layouts(const char *json)
 {
     struct rig x;
     real *other;
     int64_t n;
 
-    (void)state;
-    rig_make(&x, 5, VLA_TEST_JSON);
+    rig_make(&x, 5, json);
     n = x.net.t.n_param;
     other = zeros(n);
     (void)loss(&x);
@@ -117,6 +119,13 @@ static void every_layout_gives_the_same_gradient(void **state)
     assert_true(distance(other, x.grad, n) < 1e-12);
     mem_free(other);
     rig_free(&x);
+}
+
+static void every_layout_gives_the_same_gradient(void **state)
+{
+    (void)state;
+    check_layouts(VLA_TEST_JSON);
+    check_layouts(VLA_TEST_JSON_FLOW);
 }
 
 int main(void)

@@ -2,10 +2,6 @@
 #define REAL_IS_DOUBLE
 #include "tests/golden_vla.h"
 
-// clang-format off
-#include "nn/heads.c"
-// clang-format on
-
 static void pytorch_gets_the_same(void **state)
 {
     (void)state;

@@ -15,6 +15,7 @@
     "\"head_dim\": 6, \"mlp\": 10, \"expert_width\": 14, \"expert_mlp\": 9"
 #define VLA_TEST_JSON        VLA_TEST_SIZES "}"
 #define VLA_TEST_JSON_PRUNED VLA_TEST_SIZES ", \"keep\": 40}"
+#define VLA_TEST_JSON_FLOW   VLA_TEST_SIZES ", \"head\": \"flow\"}"
 
 // A batch with the memory of its arrays.
 struct ragged {
@@ -22,7 +23,8 @@ struct ragged {
     int *cu_image, *cu_text, *camera, *text;
     const uint8_t **image;
     uint8_t *pixels;
-    real *state;
+    real *state, *noisy;
+    double *time;
 };
 
 // Sequences with 0 to c->cameras pictures and 0 to max_text tokens.
@@ -40,6 +42,11 @@ static inline void ragged_make(struct ragged *g, struct rng *r, const struct vla
     g->image = mem_alloc((size_t)max_image, sizeof *g->image);
     g->pixels = mem_alloc((size_t)max_image, (size_t)bytes);
     g->state = normals(r, n_seq * c->state, 1);
+    g->noisy = normals(r, n_seq * c->chunk * c->action, 1);
+    g->time = mem_alloc((size_t)n_seq, sizeof *g->time);
+    assert_non_null(g->time);
+    for (int s = 0; s < n_seq; s++)
+        g->time[s] = rng_unit(r);
     assert_true(g->cu_image && g->cu_text && g->camera && g->text && g->image && g->pixels);
     for (int64_t i = 0; i < max_image * bytes; i++)
         g->pixels[i] = (uint8_t)rng_u32(r);
@@ -59,7 +66,9 @@ static inline void ragged_make(struct ragged *g, struct rng *r, const struct vla
                               .camera = g->camera,
                               .cu_text = g->cu_text,
                               .text = g->text,
-                              .state = g->state};
+                              .state = g->state,
+                              .noisy = g->noisy,
+                              .time = g->time};
 }
 
 static inline void ragged_free(struct ragged *g)
@@ -71,6 +80,8 @@ static inline void ragged_free(struct ragged *g)
     mem_free(g->image);
     mem_free(g->pixels);
     mem_free(g->state);
+    mem_free(g->noisy);
+    mem_free(g->time);
 }
 
 // Sequence s of a batch alone; `cu` has four numbers.
@@ -86,7 +97,9 @@ static inline struct vla_batch one_of(const struct vla_batch *b, const struct vl
                               .camera = b->camera + b->cu_image[s],
                               .cu_text = cu + 2,
                               .text = b->text + b->cu_text[s],
-                              .state = b->state + s * c->state};
+                              .state = b->state + s * c->state,
+                              .noisy = b->noisy + s * c->chunk * c->action,
+                              .time = b->time + s};
 }
 
 // First values with every bias and norm disturbed, so that no gradient is zero by symmetry.

@@ -61,8 +61,8 @@ def attention(out, name, heads, kv, dim, n_q, n_k, limit):
     case(out, name, dict(q=q, k=k, v=v), torch.cat(ys))
 
 
-def policy(out):
-    c = CONFIG
+def policy(out, name="policy", head="gaussian"):
+    c = dict(CONFIG, head=head)
     n = len(N_IMAGE)
     total = sum(torch.Size(shape).numel() for _, shape in vla_torch.layout(c))
     flat = numbers(total, scale=0.3)
@@ -73,10 +73,14 @@ def policy(out):
     image_real = torch.arange(most_image)[None] < torch.tensor(N_IMAGE)[:, None]
     text_real = torch.arange(most_text)[None] < torch.tensor(N_TEXT)[:, None]
     state = numbers(n, c["state"]).detach()
-    mean, value = vla_torch.forward(c, vla_torch.split(c, flat), images, camera, image_real, text, text_real, state)
+    flow = [numbers(n, c["chunk"], c["action"]).detach(), torch.rand(n).float().double()] if head == "flow" else []
+    mean, value = vla_torch.forward(c, vla_torch.split(c, flat), images, camera, image_real, text, text_real, state,
+                                    *flow)
     d_mean, d_value = numbers(*mean.shape).detach(), numbers(n).detach()
     grad, = torch.autograd.grad((mean * d_mean).sum() + (value * d_value).sum(), [flat])
-    group = out.create_group("policy")
+    group = out.create_group(name)
+    for key, data in zip(["noisy", "time"], flow):
+        put(group, key, data)
     for name, data in [("params", flat), ("state", state), ("mean", mean), ("value", value), ("d_mean", d_mean),
                        ("d_value", d_value), ("grad", grad)]:
         put(group, name, data)
@@ -113,3 +117,4 @@ with h5py.File(path, "w") as out:
          torch.distributions.Normal(mean, log_std.exp()).log_prob(action))
     put(out["gaussian"], "action", action)
     policy(out)
+    policy(out, "policy_flow", "flow")

@@ -35,6 +35,9 @@ def layout(c):
     blocks("trunk", t, c["mlp"], False)
     e = c["expert_width"]
     out.append(("query", (c["chunk"] + 1, e)))
+    if c.get("head") == "flow":
+        out += [("action_in.w", (e, c["action"])), ("action_in.b", (e,)), ("time_in.w", (e, 2 * e)),
+                ("time_in.b", (e,)), ("time_out.w", (e, e)), ("time_out.b", (e,))]
     blocks("expert", e, c["expert_mlp"], True)
     out += [("norm", (e,)), ("mean.w", (c["action"], e)), ("mean.b", (c["action"],)), ("value.w", (1, e)),
             ("value.b", (1,)), ("log_std", (c["action"],))]
@@ -87,9 +90,16 @@ def vision(c, w, images):
     return F.linear(x, w["connector.w"], w["connector.b"])
 
 
-def forward(c, w, images, camera, image_real, text, text_real, state):
+def time_embedding(t, dim):  # (n) -> (n, dim)
+    period = 4e-3 * 1000.0 ** (torch.arange(dim // 2, dtype=torch.float64) / (dim // 2 - 1))
+    angle = 2 * torch.pi * t[:, None] / period
+    return torch.cat([angle.sin(), angle.cos()], -1)
+
+
+def forward(c, w, images, camera, image_real, text, text_real, state, noisy=None, time=None):
     """images (n, most, side, side, 3), camera and image_real (n, most), text and text_real (n, most),
-    state (n, state) -> mean (n, chunk, action), value (n)."""
+    state (n, state) -> mean (n, chunk, action), value (n). Of a flow noisy (n, chunk, action), time
+    (n), and the mean is the velocity."""
     n, most = camera.shape
     rows = (c["image"] // c["patch"]) ** 2
     chunk = c["chunk"]
@@ -102,6 +112,11 @@ def forward(c, w, images, camera, image_real, text, text_real, state):
     real += [text_real, torch.ones(n, 1, dtype=torch.bool)]
     x, real = torch.cat(parts, 1), torch.cat(real, 1)
     s = w["query"].expand(n, -1, -1)
+    if noisy is not None:
+        a = F.linear(noisy, w["action_in.w"], w["action_in.b"])
+        t = time_embedding(time, a.shape[-1]).to(a.dtype)[:, None].expand_as(a)
+        a = F.silu(F.linear(torch.cat([a, t], -1), w["time_in.w"], w["time_in.b"]))
+        s = s + F.pad(F.linear(a, w["time_out.w"], w["time_out.b"]), (0, 0, 0, 1))
     n_prefix = x.shape[1]
     # cumulative blocks: prefix, actions, value; padding is never seen and does not count
     block = torch.cat([torch.zeros(n_prefix), torch.ones(chunk), torch.full((1,), 2.0)])
