@@ -32,6 +32,10 @@ double clone_loss(enum clone_loss kind, const float *mean, const float *target, 
             d_mean[i] = (float)(z * exp(-log_s));
             d_log_std[i % n_act] += 1 - z * z;
             break;
+        case CLONE_FLOW:
+            sum += r * r;
+            d_mean[i] = (float)(2 * r);
+            break;
         }
     }
     return sum;

@@ -32,6 +32,7 @@ struct sft {
     struct demos *demos;
     struct vla_about *about;
     struct sft_batch *batch;
+    enum clone_loss loss;
     struct weights *weights;   // parameters now
     float *m, *v, *ema, *grad; // (n_param) ema: NULL without
     int64_t n_param, step;
@@ -189,6 +190,21 @@ static enum status build_model(struct sft *s)
     return tensors ? vla_about_import(s->about, s->weights->params, s->cfg->init) : ST_OK;
 }
 
+// The loss that fits the model's head.
+static enum status choose_loss(struct sft *s)
+{
+    const bool flow = s->about->model.head == VLA_FLOW;
+
+    if (s->cfg->loss == SFT_LOSS_AUTO)
+        s->loss = flow ? CLONE_FLOW : CLONE_L1;
+    else if ((s->cfg->loss == CLONE_FLOW) != flow)
+        return FAIL(ST_INVAL, "--loss is %sfor a flow, the model's head is %s", flow ? "not " : "",
+                    flow ? "one" : "gaussian");
+    else
+        s->loss = (enum clone_loss)s->cfg->loss;
+    return ST_OK;
+}
+
 static enum status build(struct sft *s)
 {
     const struct sft_config *cfg = s->cfg;
@@ -199,12 +215,13 @@ static enum status build(struct sft *s)
         .shift = (int)cfg->shift,
         .padded = cfg->padded,
         .checkpoint = cfg->recompute,
-        .loss = (enum clone_loss)cfg->loss,
     };
     size_t n;
 
     TRY(file_make_dir(cfg->out));
     TRY(build_model(s));
+    TRY(choose_loss(s));
+    batch.loss = s->loss;
     TRY(sft_batch_create(&s->batch, &batch, s->demos, s->about));
     if (!cfg->init[0])
         sft_batch_init(s->batch, (uint64_t)cfg->seed, cfg->log_std, s->weights->params);
@@ -379,7 +396,7 @@ static void move(struct sft *s, double scale, double lr)
 
     memcpy(log_std, p + at, n_std * sizeof p[0]);
     adamw_step(&a, s->step + 1, s->grad, scale, s->n_param, p, s->m, s->v);
-    if (s->cfg->loss != CLONE_NLL) // no gradient: nor shall it decay
+    if (s->loss != CLONE_NLL) // no gradient: nor shall it decay
         memcpy(p + at, log_std, n_std * sizeof p[0]);
     if (s->ema)
         adamw_average(fmin(s->cfg->ema, (double)(1 + s->step) / (double)(10 + s->step)), s->n_param,

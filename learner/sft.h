@@ -20,13 +20,15 @@
 
 #include <stdatomic.h>
 
+enum { SFT_LOSS_AUTO = CLONE_FLOW + 1 }; // as the model's head is
+
 struct sft_config {
     char data[OPT_STR_MAX], model[OPT_STR_MAX], out[OPT_STR_MAX], init[OPT_STR_MAX];
     char cameras[OPT_STR_MAX], vocabulary[OPT_STR_MAX];
     int64_t demos_per_file, steps, batch, micro_tokens, warmup, shift, seed, threads, data_memory,
         save_every;
     double lr, lr_end, weight_decay, beta2, clip, ema, log_std;
-    int loss;  // enum clone_loss
+    int loss;  // enum clone_loss, or SFT_LOSS_AUTO
     int scale; // 0 = quantiles, 1 = none
     bool center, padded, recompute, safetensors, resume;
 };
@@ -61,9 +63,10 @@ struct sft_config {
         SFT_OPT(T, OPT_INT, f.batch, 1, 65536, "64", "batch", "samples of a step", NULL),          \
         SFT_OPT(T, OPT_INT, f.micro_tokens, 16, 1 << 24, "1536", "micro-tokens",                   \
                 "tokens of a micro-batch at most: what memory is for", NULL),                      \
-        SFT_OPT(T, OPT_ENUM, f.loss, 0, 0, "l1", "loss",                                           \
-                "l1 (smooth near 0), l2, or nll, which learns the standard deviations too",        \
-                CLONE_LOSSES),                                                                     \
+        SFT_OPT(T, OPT_ENUM, f.loss, 0, 0, "auto", "loss",                                         \
+                "l1 (smooth near 0), l2, nll, which learns the standard deviations too, or flow "  \
+                "where the model's head is one; auto = l1 or flow",                                \
+                CLONE_LOSSES "|auto"),                                                             \
         SFT_OPT(T, OPT_REAL, f.lr, 0, 1, "0.001", "lr", "learning rate", NULL),                    \
         SFT_OPT(T, OPT_REAL, f.lr_end, 0, 1, "0.05", "lr-end",                                     \
                 "share of it that is left at the end", NULL),                                      \

@@ -4,6 +4,7 @@
 #include "common/base/rng.h"
 #include "common/base/thread.h"
 #include "learner/packing.h"
+#include "nn/heads.h"
 #include "nn/tokenizer.h"
 #include "nn/vla.h"
 
@@ -20,6 +21,8 @@ struct worker {
     int *cu_image, *cu_text, *camera, *text;
     const uint8_t **image;
     float *state, *mean, *value, *d_mean, *grad;
+    float *noisy; // (seqs, width) of a flow
+    double *time; // (seqs)
     double *d_log_std;
     double loss;
     enum status st;
@@ -45,7 +48,9 @@ struct sft_batch {
     int *instruction; // (samples)
     int *n_real;      // (samples)
     float *state;     // (samples, VLA_STATE) as the network sees it
-    float *target;    // (samples, chunk, n_act) the same
+    float *target;    // (samples, chunk, n_act) the same; of a flow the velocity's
+    float *noisy;     // (samples, chunk, n_act) of a flow, at
+    float *time;      // (samples)
     uint8_t *picture; // (samples, n_camera, picture_bytes)
     uint8_t *moved;   // (picture_bytes) scratch
     // of team_run
@@ -132,10 +137,12 @@ static enum status worker_init(struct sft_batch *b, struct worker *w)
     w->mean = mem_alloc(seqs * width, sizeof w->mean[0]);
     w->d_mean = mem_alloc(seqs * width, sizeof w->d_mean[0]);
     w->value = mem_alloc(seqs, sizeof w->value[0]);
+    w->noisy = mem_alloc(seqs * width, sizeof w->noisy[0]);
+    w->time = mem_alloc(seqs, sizeof w->time[0]);
     w->grad = mem_alloc((size_t)b->net.t.n_param, sizeof w->grad[0]);
     w->d_log_std = mem_alloc((size_t)b->about->model.action, sizeof w->d_log_std[0]);
     return w->cu_image && w->cu_text && w->camera && w->image && w->text && w->state && w->mean &&
-                   w->d_mean && w->value && w->grad && w->d_log_std
+                   w->d_mean && w->value && w->noisy && w->time && w->grad && w->d_log_std
                ? ST_OK
                : ST_NOMEM;
 }
@@ -152,6 +159,8 @@ static void worker_fini(struct worker *w)
     mem_free(w->mean);
     mem_free(w->d_mean);
     mem_free(w->value);
+    mem_free(w->noisy);
+    mem_free(w->time);
     mem_free(w->grad);
     mem_free(w->d_log_std);
 }
@@ -175,11 +184,13 @@ static enum status build(struct sft_batch *b)
     b->n_real = mem_alloc(n, sizeof b->n_real[0]);
     b->state = mem_alloc(n * VLA_STATE, sizeof b->state[0]);
     b->target = mem_alloc(n * (size_t)width_of(b), sizeof b->target[0]);
+    b->noisy = mem_alloc(n * (size_t)width_of(b), sizeof b->noisy[0]);
+    b->time = mem_alloc(n, sizeof b->time[0]);
     b->picture = mem_alloc(n * n_camera, b->picture_bytes);
     b->moved = mem_alloc(b->picture_bytes, 1);
     b->workers = mem_alloc((size_t)b->cfg.threads, sizeof b->workers[0]);
-    if (!b->length || !b->instruction || !b->n_real || !b->state || !b->target || !b->picture ||
-        !b->moved || !b->workers)
+    if (!b->length || !b->instruction || !b->n_real || !b->state || !b->target || !b->noisy ||
+        !b->time || !b->picture || !b->moved || !b->workers)
         return ST_NOMEM;
     for (int i = 0; i < b->cfg.threads; i++)
         TRY(worker_init(b, &b->workers[i]));
@@ -225,6 +236,8 @@ void sft_batch_destroy(struct sft_batch *b)
     mem_free(b->n_real);
     mem_free(b->state);
     mem_free(b->target);
+    mem_free(b->noisy);
+    mem_free(b->time);
     mem_free(b->picture);
     mem_free(b->moved);
     mem_free(b);
@@ -322,6 +335,25 @@ static void move_picture(uint8_t *picture, uint8_t *scratch, int side, int dx, i
         }
 }
 
+// The actions of sample i, in its target, become what a flow learns from: noise, how much of it,
+// and the velocity that leads from there. Behind the end of a demo its last action goes on; the
+// loss does not count it, but the network sees it beside the others.
+static void blur(struct sft_batch *b, int i, uint64_t seed, uint64_t step)
+{
+    const size_t width = (size_t)width_of(b), n_act = (size_t)b->about->model.action;
+    float *target = b->target + (size_t)i * width, *noisy = b->noisy + (size_t)i * width;
+    struct rng rng = rng_make(seed, RNG_SHUFFLE, 3, step, (uint64_t)i);
+
+    for (size_t k = (size_t)b->n_real[i] * n_act; k < width; k++)
+        target[k] = target[k - n_act];
+    b->time[i] = (float)heads_flow_time(rng_unit(&rng));
+    for (size_t k = 0; k < width; k++) {
+        const float noise = (float)rng_normal(&rng), action = target[k];
+
+        heads_flow_point(1, 1, &noise, &action, &b->time[i], &noisy[k], &target[k]);
+    }
+}
+
 // Sample number `number` of the data as number i of the step.
 static enum status take(struct sft_batch *b, int i, int32_t number, uint64_t seed, uint64_t step)
 {
@@ -337,6 +369,8 @@ static enum status take(struct sft_batch *b, int i, int32_t number, uint64_t see
     for (int j = 0; j < s.n_real; j++)
         vla_input_scale(in, s.action + j * in->n_action,
                         b->target + (size_t)i * (size_t)width_of(b) + j * in->n_action);
+    if (b->about->model.head == VLA_FLOW)
+        blur(b, i, seed, step);
     for (int k = 0; k < in->n_camera; k++) {
         uint8_t *picture = b->picture + (size_t)(i * in->n_camera + k) * b->picture_bytes;
         uint32_t span = 2 * (uint32_t)b->cfg.shift + 1;
@@ -371,6 +405,9 @@ static void gather(const struct sft_batch *b, int micro, struct worker *w, struc
         for (int j = 0; j < n_text; j++)
             w->text[w->cu_text[k] + j] = b->tokens[first + j];
         w->cu_text[k + 1] = w->cu_text[k] + n_text;
+        memcpy(w->noisy + k * width_of(b), b->noisy + (ptrdiff_t)i * width_of(b),
+               (size_t)width_of(b) * sizeof w->noisy[0]);
+        w->time[k] = (double)b->time[i];
         memcpy(w->state + (size_t)k * VLA_STATE, b->state + (size_t)i * VLA_STATE,
                VLA_STATE * sizeof w->state[0]);
     }
@@ -380,7 +417,9 @@ static void gather(const struct sft_batch *b, int micro, struct worker *w, struc
                               .camera = w->camera,
                               .cu_text = w->cu_text,
                               .text = w->text,
-                              .state = w->state};
+                              .state = w->state,
+                              .noisy = w->noisy,
+                              .time = w->time};
 }
 
 static enum status run_micro(struct sft_batch *b, int micro, struct worker *w)

@@ -219,10 +219,46 @@ enum status policy_act(struct policy *p, const struct weights *w, const struct p
     return ST_OK;
 }
 
-enum status policy_means(struct policy *p, const struct weights *w, const struct policy_row *rows,
-                         int n, float *mean)
+// Perceptrons have no other scale than the task's.
+static enum status draw(struct policy *p, const struct weights *w, const struct policy_row *rows,
+                        int n, const struct policy_draw *out)
 {
-    // perceptrons have no other scale than the task's
-    return p->vla ? vla_policy_means(p->vla, w, rows, n, mean)
-                  : policy_act(p, w, rows, n, true, mean, NULL);
+    const int n_act = p->shape.n_act;
+    const size_t bytes = (size_t)n * (size_t)n_act * sizeof(float);
+
+    TRY(policy_act(p, w, rows, n, true, out->mean, NULL));
+    for (int i = 0; i < n && out->drawn; i++) {
+        const struct policy_row *row = &rows[i];
+        struct rng rng = rng_make(row->seed, RNG_ACTION, row->stream, row->episode, row->step);
+
+        for (int d = i * n_act; d < (i + 1) * n_act; d++)
+            out->drawn[d] =
+                (float)((double)out->mean[d] + p->std[d - i * n_act] * rng_normal(&rng));
+    }
+    if (out->drawn && out->action)
+        memcpy(out->action, out->drawn, bytes);
+    return ST_OK;
+}
+
+enum status policy_draw(struct policy *p, const struct weights *w, const struct policy_row *rows,
+                        int n, const struct policy_draw *out)
+{
+    return p->vla ? vla_policy_draw(p->vla, w, rows, n, out) : draw(p, w, rows, n, out);
+}
+
+int policy_latent(const struct weights *w)
+{
+    return w->vla ? vla_policy_latent(&w->vla->model) : 0;
+}
+
+enum status policy_log_std(const struct weights *w, float *log_std)
+{
+    struct model_table t;
+
+    if (w->vla)
+        return vla_policy_log_std(w, log_std);
+    model_table_make(&t, &w->shape);
+    memcpy(log_std, w->params + t.piece[t.i_log_std].offset,
+           (size_t)w->shape.n_act * sizeof log_std[0]);
+    return ST_OK;
 }

@@ -31,9 +31,19 @@ NODISCARD enum status policy_act(struct policy *p, const struct weights *w,
                                  const struct policy_row *rows, int n, bool greedy, float *action,
                                  float *logp);
 
-// The means of the Gaussian that actions are drawn from, on the scale of the network: (n, chunk *
-// actions). Log-probabilities are of numbers on that scale.
-NODISCARD enum status policy_means(struct policy *p, const struct weights *w,
-                                   const struct policy_row *rows, int n, float *mean);
+// Draw decisions of n rows. What is drawn from is a diagonal Gaussian of the standard deviations
+// that policy_log_std gives: the policy's own, and drawn and action are the same. Of a flow one
+// step of its stochastic sampler is drawn (heads.h), in units of its own standard deviation, and
+// the action is where the flow takes it from there; `latent` is where that step began, and its
+// number.
+NODISCARD enum status policy_draw(struct policy *p, const struct weights *w,
+                                  const struct policy_row *rows, int n,
+                                  const struct policy_draw *out);
+
+// Numbers of `latent` of a model of these weights: 0, or chunk * actions + 1 of a flow.
+int policy_latent(const struct weights *w);
+
+// log_std (chunk * actions) of the Gaussian that policy_draw draws from; ST_NOMEM.
+NODISCARD enum status policy_log_std(const struct weights *w, float *log_std);
 
 #endif

@@ -14,4 +14,13 @@ struct policy_row {
     const char *instruction;        // of a vision-language-action model
 };
 
+// What policy_draw makes of n rows: decisions that a policy gradient can learn from. `width` is the
+// chunk's numbers, all on the scale of the network. Arrays may be NULL if not wanted.
+struct policy_draw {
+    float *mean;   // (n, width) of the Gaussian that was drawn from
+    float *drawn;  // (n, width) from it: what log-probabilities are of
+    float *action; // (n, width) what is done of it
+    float *latent; // (n, policy_latent) what the mean is a function of besides the row
+};
+
 #endif

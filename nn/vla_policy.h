@@ -2,8 +2,10 @@
 // a chunk of actions out. nn/policy.h is the door to it.
 //
 // Rows are computed a few at a time, so memory does not grow with their number. Actions are a
-// diagonal Gaussian on the scale of the network; what comes out is on the task's scale, log-
-// probabilities are those of the network's.
+// diagonal Gaussian on the scale of the network, or what a flow makes of noise; what comes out is
+// on the task's scale, log-probabilities are those of the network's. The noise that a flow begins
+// with is a function of the row, whether greedy or not; greedy means Euler's steps, without more
+// noise.
 //
 // Threads: one policy object per thread; weights may be shared.
 #ifndef NN_VLA_POLICY_H
@@ -24,8 +26,11 @@ NODISCARD enum status vla_policy_act(struct vla_policy *p, const struct weights 
                                      const struct policy_row *rows, int n, bool greedy,
                                      float *action, float *logp);
 
-// The means alone, on the scale of the network: (n, chunk, action).
-NODISCARD enum status vla_policy_means(struct vla_policy *p, const struct weights *w,
-                                       const struct policy_row *rows, int n, float *mean);
+// As policy_draw, policy_latent and policy_log_std.
+NODISCARD enum status vla_policy_draw(struct vla_policy *p, const struct weights *w,
+                                      const struct policy_row *rows, int n,
+                                      const struct policy_draw *out);
+int vla_policy_latent(const struct vla_config *c);
+NODISCARD enum status vla_policy_log_std(const struct weights *w, float *log_std);
 
 #endif

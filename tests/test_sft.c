@@ -2,6 +2,7 @@
 
 #include "common/base/file.h"
 #include "learner/sft_batch.h"
+#include "nn/policy.h"
 #include "nn/weights.h"
 #include "tests/demos_testing.h"
 
@@ -11,9 +12,11 @@
     "{\"cameras\": 2, \"image\": 4, \"patch\": 2, \"vocab\": 256, \"state\": 8, "          \
     "\"action\": 3, \"chunk\": 4, \"vision_width\": 8, \"vision_layers\": 1, "             \
     "\"vision_heads\": 2, \"vision_mlp\": 8, \"width\": 16, \"layers\": 2, \"heads\": 2, " \
-    "\"kv_heads\": 1, \"head_dim\": 8, \"mlp\": 16, \"expert_width\": 12, \"expert_mlp\": 12}"
+    "\"kv_heads\": 1, \"head_dim\": 8, \"mlp\": 16, \"expert_width\": 12, \"expert_mlp\": 12"
+#define SIZES_GAUSSIAN SIZES "}"
+#define SIZES_FLOW     SIZES ", \"head\": \"flow\"}"
 
-static char folder[64], data[2][80], model[80];
+static char folder[64], data[2][80], model[80], flow[80];
 static atomic_bool never;
 
 static struct demos *open_data(void)
@@ -29,16 +32,21 @@ static struct demos *open_data(void)
     return d;
 }
 
-static struct vla_about *make_about(const struct demos *d)
+static struct vla_about *make_about_of(const struct demos *d, const char *json)
 {
     struct vla_config c;
     struct vla_input in;
     struct vla_about *a;
 
-    assert_ok(vla_config_parse(&c, SIZES, "sizes"));
+    assert_ok(vla_config_parse(&c, json, "sizes"));
     assert_ok(demos_input(d, false, &in));
     assert_ok(vla_about_create(&a, &c, &in, NULL, 0));
     return a;
+}
+
+static struct vla_about *make_about(const struct demos *d)
+{
+    return make_about_of(d, SIZES_GAUSSIAN);
 }
 
 // The gradient of all samples of the data, with these options.
@@ -77,17 +85,15 @@ static double distance(const float *a, const float *b, int64_t n)
 }
 
 // Instructions of two lengths, so batches are ragged.
-static void packed_padded_and_single_gradients_agree(void **state)
+static void check_layouts(const char *json, enum clone_loss loss)
 {
-    struct sft_batch_config whole = {
-        .samples = 64, .budget = 4096, .threads = 1, .loss = CLONE_NLL};
+    struct sft_batch_config whole = {.samples = 64, .budget = 4096, .threads = 1, .loss = loss};
     struct demos *d = open_data();
-    struct vla_about *a = make_about(d);
+    struct vla_about *a = make_about_of(d, json);
     struct sft_sums want, got;
     int64_t n;
     float *one = gradient(&whole, d, a, &n, &want), *other;
 
-    (void)state;
     assert_int_equal(want.micro, 1);
     assert_true(want.tokens == want.computed);
     for (int way = 0; way < 4; way++) {
@@ -107,6 +113,13 @@ static void packed_padded_and_single_gradients_agree(void **state)
     mem_free(one);
     vla_about_destroy(a);
     demos_close(d);
+}
+
+static void packed_padded_and_single_gradients_agree(void **state)
+{
+    (void)state;
+    check_layouts(SIZES_GAUSSIAN, CLONE_NLL);
+    check_layouts(SIZES_FLOW, CLONE_FLOW);
 }
 
 static void the_number_of_threads_changes_nothing(void **state)
@@ -332,6 +345,66 @@ static void what_was_shown_is_learned(void **state)
     weights_drop(w);
 }
 
+// A flow learns by heart too: the loss falls, and what it does from noise is what was shown.
+static void a_flow_learns_what_was_shown(void **state)
+{
+    struct sft_config c = config("flow");
+    struct sft_result first, last;
+    double apart = 0, error = 0;
+    struct demos *d;
+    struct weights *w;
+    struct policy *p;
+
+    (void)state;
+    snprintf(c.data, sizeof c.data, "%s", data[0]);
+    snprintf(c.model, sizeof c.model, "%s", flow);
+    c.loss = SFT_LOSS_AUTO;
+    c.demos_per_file = 1;
+    c.shift = 0;
+    c.steps = 1;
+    c.batch = 32;
+    assert_ok(sft_run(&c, &never, NULL, NULL, &first));
+    c.steps = 400;
+    assert_ok(sft_run(&c, &never, NULL, NULL, &last));
+    w = policy_of(&c);
+    d = open_data();
+    assert_ok(policy_create_of(&p, w, 1));
+    for (int i = 0; i < 5; i++) {
+        struct demos_sample s;
+        uint8_t picture[2][4 * 4 * 3];
+        const uint8_t *seen[2] = {picture[0], picture[1]};
+        struct policy_row row = {.obs = s.state, .step = (uint64_t)i, .pictures = seen};
+        float action[4 * 3];
+
+        demos_at(d, i, &s);
+        row.obs = s.state;
+        row.instruction = demos_instruction(d, s.i_instruction);
+        for (int k = 0; k < 2; k++)
+            assert_ok(demos_picture(d, i, k, picture[k]));
+        assert_ok(policy_act(p, w, &row, 1, true, action, NULL));
+        for (int k = 0; k < 3 * s.n_real; k++) {
+            float of[3], want[3];
+
+            vla_input_scale(&w->vla->input, s.action + k / 3 * 3, want);
+            vla_input_scale(&w->vla->input, action + k / 3 * 3, of);
+            error += ((double)of[k % 3] - want[k % 3]) * ((double)of[k % 3] - want[k % 3]);
+            apart++;
+        }
+    }
+    print_message("loss %g to %g; actions %.3f apart\n", first.loss, last.loss,
+                  sqrt(error / apart));
+    assert_true(last.loss < 0.5 * first.loss);
+    assert_true(sqrt(error / apart) < 0.25);
+    policy_destroy(p);
+    weights_drop(w);
+    demos_close(d);
+    c.loss = CLONE_L2;
+    assert_fails(sft_run(&c, &never, NULL, NULL, &last), ST_INVAL, "--loss is not for a flow");
+    snprintf(c.model, sizeof c.model, "%s", model);
+    c.loss = CLONE_FLOW;
+    assert_fails(sft_run(&c, &never, NULL, NULL, &last), ST_INVAL, "the model's head is gaussian");
+}
+
 static void training_goes_on_from_a_policy(void **state)
 {
     struct sft_config c = config("base"), next = config("next"), tensors = config("tensors");
@@ -372,7 +445,11 @@ static int make_folder(void **state)
     snprintf(model, sizeof model, "%s/sizes.json", folder);
     write_demos(data[0], 0, 3, DEMO_OURS);
     write_demos(data[1], 1, 2, DEMO_OURS);
-    return file_write_atomic(model, SIZES, sizeof SIZES - 1) == ST_OK ? 0 : -1;
+    snprintf(flow, sizeof flow, "%s/flow.json", folder);
+    return file_write_atomic(model, SIZES_GAUSSIAN, sizeof SIZES_GAUSSIAN - 1) == ST_OK &&
+                   file_write_atomic(flow, SIZES_FLOW, sizeof SIZES_FLOW - 1) == ST_OK
+               ? 0
+               : -1;
 }
 
 static int remove_folder(void **state)
@@ -393,6 +470,7 @@ int main(void)
         leak_test(the_embedding_begins_centred),
         leak_test(runs_go_on_where_they_stopped),
         leak_test(what_was_shown_is_learned),
+        leak_test(a_flow_learns_what_was_shown),
         leak_test(training_goes_on_from_a_policy),
         leak_test(data_that_do_not_fit_the_model_are_refused),
     };

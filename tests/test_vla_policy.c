@@ -38,24 +38,91 @@ static void make_rows(void)
     }
 }
 
-static void a_row_is_the_same_in_any_batch(void **state)
+static void check_batches(struct weights *w, bool flow)
 {
-    struct weights *w = vla_policy_weights(1);
     float action[ROWS][WIDTH], logp[ROWS][CHUNK], one[WIDTH], one_logp[CHUNK];
     struct policy *p;
 
-    (void)state;
     make_rows();
     assert_ok(policy_create_of(&p, w, ROWS));
     assert_int_equal(policy_chunk(p), CHUNK);
     for (int greedy = 0; greedy < 2; greedy++) {
-        assert_ok(policy_act(p, w, rows, ROWS, greedy, action[0], logp[0]));
+        const bool likely = !(flow && greedy);
+
+        assert_ok(policy_act(p, w, rows, ROWS, greedy, action[0], likely ? logp[0] : NULL));
         for (int i = 0; i < ROWS; i++) {
-            assert_ok(policy_act(p, w, &rows[i], 1, greedy, one, one_logp));
+            assert_ok(policy_act(p, w, &rows[i], 1, greedy, one, likely ? one_logp : NULL));
             assert_memory_equal(one, action[i], sizeof one);
-            assert_memory_equal(one_logp, logp[i], sizeof one_logp);
+            if (likely)
+                assert_memory_equal(one_logp, logp[i], sizeof one_logp);
         }
     }
+    if (flow)
+        assert_fails(policy_act(p, w, rows, 1, true, one, one_logp), ST_INVAL,
+                     "no log-probability");
+    policy_destroy(p);
+    weights_drop(w);
+}
+
+static void a_row_is_the_same_in_any_batch(void **state)
+{
+    (void)state;
+    check_batches(vla_policy_weights(1), false);
+    check_batches(vla_policy_weights_flow(1), true);
+}
+
+static void set_noise_level(struct weights *w, double log_level)
+{
+    struct vla_table t;
+
+    assert_ok(vla_table_init(&t, &w->vla->model));
+    for (int d = 0; d < ACT; d++)
+        w->params[t.log_std + d] = (float)log_level;
+    vla_table_fini(&t);
+}
+
+// What is drawn is the stochastic step in its own units, what is done is where it leads: with
+// almost no noise to what is done greedily, with more of it elsewhere.
+static void a_flow_draws_one_step_and_goes_on(void **state)
+{
+    struct weights *w = vla_policy_weights_flow(1);
+    float greedy[ROWS * WIDTH], mean[ROWS * WIDTH], drawn[ROWS * WIDTH], action[ROWS * WIDTH];
+    float latent[ROWS * (WIDTH + 1)], log_std[WIDTH];
+    const struct policy_draw out = {mean, drawn, action, latent};
+    bool seen[3] = {false};
+    struct policy *p;
+
+    (void)state;
+    make_rows();
+    assert_int_equal(policy_latent(w), WIDTH + 1);
+    assert_ok(policy_log_std(w, log_std));
+    assert_ok(policy_create_of(&p, w, ROWS));
+    assert_ok(policy_act(p, w, rows, ROWS, true, greedy, NULL));
+    for (int noisy = 0; noisy < 2; noisy++) {
+        double apart = 0, square = 0;
+
+        set_noise_level(w, noisy ? -0.7 : -14);
+        assert_ok(policy_draw(p, w, rows, ROWS, &out));
+        for (int i = 0; i < ROWS * CHUNK; i++)
+            vla_input_unscale(&w->vla->input, action + i * ACT, action + i * ACT);
+        for (int k = 0; k < ROWS * WIDTH; k++) {
+            const double z = ((double)drawn[k] - mean[k]) / exp((double)log_std[k % WIDTH]);
+
+            apart = fmax(apart, fabs((double)action[k] - greedy[k]));
+            square += noisy ? z * z : 0;
+        }
+        // drawn numbers are of some 1e6 deviations where there is almost no noise
+        assert_true(noisy ? apart > 0.1 : apart < 1e-3);
+        if (noisy) // within 4 deviations of the mean of ROWS * WIDTH chi-squared numbers
+            assert_close(square / (ROWS * WIDTH), 1, 0, 4 * sqrt(2.0 / (ROWS * WIDTH)));
+    }
+    for (int i = 0; i < ROWS; i++) {
+        const float step = latent[i * (WIDTH + 1) + WIDTH];
+
+        assert_true(step == 0 || step == 1 || step == 2);
+        seen[(int)step] = true;
+    }
+    assert_true(seen[0] && seen[1] && seen[2]);
     policy_destroy(p);
     weights_drop(w);
 }
@@ -219,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         leak_test(a_row_is_the_same_in_any_batch),
         leak_test(samples_are_those_of_the_gaussian),
+        leak_test(a_flow_draws_one_step_and_goes_on),
         leak_test(what_is_missing_is_named),
         leak_test(chunks_are_executed_and_asked_for_again),
     };
