@@ -144,12 +144,17 @@ int actor_n_log_std(const struct actor *a)
     return a->n_act;
 }
 
+int actor_latent(const struct actor *a)
+{
+    return a->vla ? actor_vla_latent(a->vla) : 0;
+}
+
 void actor_use(struct actor *a, const float *params)
 {
     const float *log_std = params + actor_log_std_at(a);
 
     for (int d = 0; d < a->width; d++)
-        a->log_std[d] = log_std[d % a->n_act];
+        a->log_std[d] = actor_latent(a) > 0 ? 0 : log_std[d % a->n_act];
     (void)gaussian_inv_std(a->log_std, a->width, a->inv_std);
     if (a->vla) {
         actor_vla_use(a->vla, params);
@@ -205,7 +210,7 @@ void actor_backward(struct actor *a, int n, const float *log_std_grad, float *gr
 {
     float *to = grad + actor_log_std_at(a);
 
-    for (int d = 0; d < a->width; d++)
+    for (int d = 0; d < a->width && actor_latent(a) == 0; d++)
         to[d % a->n_act] += log_std_grad[d];
     if (a->vla) {
         actor_vla_backward(a->vla, grad);

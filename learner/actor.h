@@ -29,11 +29,13 @@ int actor_ld(const struct actor *a);             // from one row of means to the
 int64_t actor_params(const struct actor *a);     // parameters that are trained, from the first on
 int64_t actor_log_std_at(const struct actor *a); // the first log standard deviation's place
 int actor_n_log_std(const struct actor *a);      // how many there are
+int actor_latent(const struct actor *a);         // numbers of a row's latent, 0: none
 
 // Use these parameters (all of the weights'), which must stay until the next call.
 void actor_use(struct actor *a, const float *params);
 
-// The present standard deviations of a chunk: (width) each.
+// The present standard deviations of a chunk: (width) each. Those of a flow are 1, for its means
+// are in units of them; its log_std is the log of its noise level, which has no gradient.
 const float *actor_log_std(const struct actor *a);
 const float *actor_inv_std(const struct actor *a);
 

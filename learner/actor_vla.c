@@ -1,9 +1,12 @@
 #include "learner/actor_vla.h"
 
 #include "common/base/mem.h"
+#include "nn/heads.h"
 #include "nn/tokenizer.h"
 #include "nn/vla.h"
+#include "nn/vla_policy.h"
 
+#include <math.h>
 #include <string.h>
 
 // Tokens of an instruction that was met.
@@ -28,6 +31,10 @@ struct actor_vla {
     const uint8_t **image;                   // (rows, cameras)
     float *state;                            // (rows, VLA_STATE)
     float *mean, *grad, *value;              // (rows, width) twice, (rows)
+    // of a flow: where its steps begin (rows, width), their times and numbers
+    float *noisy;
+    double *time; // (rows)
+    int *step;    // (rows)
 };
 
 static enum status build(struct actor_vla *a, const struct weights *w, int64_t budget)
@@ -49,7 +56,10 @@ static enum status build(struct actor_vla *a, const struct weights *w, int64_t b
     a->cu_image = mem_alloc(2 * (rows + 1) + rows * n_camera, sizeof a->cu_image[0]);
     a->image = mem_alloc(rows * n_camera, sizeof a->image[0]);
     a->state = mem_alloc(rows * (VLA_STATE + 2 * width + 1), sizeof a->state[0]);
-    if (!a->cu_image || !a->image || !a->state)
+    a->noisy = mem_alloc(rows * width, sizeof a->noisy[0]);
+    a->time = mem_alloc(rows, sizeof a->time[0]);
+    a->step = mem_alloc(rows, sizeof a->step[0]);
+    if (!a->cu_image || !a->image || !a->state || !a->noisy || !a->time || !a->step)
         return ST_NOMEM;
     a->cu_text = a->cu_image + rows + 1;
     a->camera = a->cu_text + rows + 1;
@@ -95,12 +105,20 @@ void actor_vla_destroy(struct actor_vla *a)
     mem_free(a->image);
     mem_free(a->text);
     mem_free(a->state);
+    mem_free(a->noisy);
+    mem_free(a->time);
+    mem_free(a->step);
     mem_free(a);
 }
 
 int actor_vla_rows(const struct actor_vla *a)
 {
     return a->rows;
+}
+
+int actor_vla_latent(const struct actor_vla *a)
+{
+    return vla_policy_latent(&a->about->model);
 }
 
 int64_t actor_vla_params(const struct actor_vla *a)
@@ -198,6 +216,51 @@ static enum status add_row(struct actor_vla *a, int i, const struct actor_row *r
     return ST_OK;
 }
 
+static bool is_flow(const struct actor_vla *a)
+{
+    return a->about->model.head == VLA_FLOW;
+}
+
+static int width_of(const struct actor_vla *a)
+{
+    return (int)(a->about->model.chunk * a->about->model.action);
+}
+
+// Where the step of row i began, and which it was.
+static enum status add_latent(struct actor_vla *a, int i, const float *latent)
+{
+    const int width = width_of(a), steps = (int)a->about->model.steps;
+    const float step = latent ? latent[width] : -1;
+
+    if (!(step >= 0 && step < (float)steps) || step != floorf(step))
+        return FAIL(ST_INVAL, "decision %d: the flow's step is %g, expected 0 to %d", i,
+                    (double)step, steps - 1);
+    a->step[i] = (int)step;
+    a->time[i] = heads_flow_step(a->step[i], steps).t;
+    memcpy(a->noisy + (ptrdiff_t)i * width, latent, (size_t)width * sizeof *latent);
+    return ST_OK;
+}
+
+static void steps_of_row(const struct actor_vla *a, int i, struct heads_flow *f)
+{
+    heads_flow_levels(a->step[i], (int)a->about->model.steps, (int)a->about->model.action,
+                      a->net.params + a->net.t.log_std, f);
+}
+
+// Velocities become means, in units of each step's standard deviation.
+static void means_of_flow(struct actor_vla *a, int n)
+{
+    const int width = width_of(a), n_act = (int)a->about->model.action;
+    struct heads_flow f[SPEC_ACT_MAX];
+
+    for (int i = 0; i < n; i++) {
+        float *v = a->mean + (ptrdiff_t)i * width;
+
+        steps_of_row(a, i, f);
+        heads_flow_unit(f, n_act, width, a->noisy + (ptrdiff_t)i * width, v, v);
+    }
+}
+
 enum status actor_vla_forward(struct actor_vla *a, const struct actor_row *rows, int n,
                               const float **mean)
 {
@@ -215,14 +278,20 @@ enum status actor_vla_forward(struct actor_vla *a, const struct actor_row *rows,
     TRY(make_room(a, longest));
     for (int i = 0; i < n; i++)
         TRY(add_row(a, i, &rows[i]));
+    for (int i = 0; i < n && is_flow(a); i++)
+        TRY(add_latent(a, i, rows[i].latent));
     a->batch = (struct vla_batch){.n_seq = n,
                                   .cu_image = a->cu_image,
                                   .image = a->image,
                                   .camera = a->camera,
                                   .cu_text = a->cu_text,
                                   .text = a->text,
-                                  .state = a->state};
+                                  .state = a->state,
+                                  .noisy = a->noisy,
+                                  .time = a->time};
     TRY(vla_forward(&a->net, a->work, &a->batch, a->mean, a->value));
+    if (is_flow(a))
+        means_of_flow(a, n);
     *mean = a->mean;
     return ST_OK;
 }
@@ -234,5 +303,13 @@ float *actor_vla_mean_grad(struct actor_vla *a)
 
 void actor_vla_backward(struct actor_vla *a, float *grad)
 {
+    struct heads_flow f[SPEC_ACT_MAX];
+
+    for (int i = 0; i < a->batch.n_seq && is_flow(a); i++) {
+        float *d = a->grad + (ptrdiff_t)i * width_of(a);
+
+        steps_of_row(a, i, f);
+        heads_flow_unit_backward(f, (int)a->about->model.action, width_of(a), d, d);
+    }
     vla_backward(&a->net, a->work, &a->batch, a->grad, NULL, grad);
 }

@@ -2,7 +2,8 @@
 // to it, and says what the functions do.
 //
 // Decisions of any instructions go through the model together, packed: `rows` of them at a time, as
-// the token budget allows. The observation of a decision is the robot's state, its pictures one a
+// the token budget allows. Of a flow the mean is that of the stochastic step that acted, in units
+// of its standard deviation. The observation of a decision is the robot's state, its pictures one a
 // camera.
 #ifndef LEARNER_ACTOR_VLA_H
 #define LEARNER_ACTOR_VLA_H
@@ -13,6 +14,7 @@ struct actor_row {
     const float *obs;        // (n_obs) raw
     const uint8_t *pictures; // (n_view, picture_bytes); NULL without vision
     const char *instruction; // what the task asks for
+    const float *latent;     // (actor_vla_latent) of a flow: policy_draw of nn/policy.h
 };
 
 struct actor_vla;
@@ -23,6 +25,7 @@ NODISCARD enum status actor_vla_create(struct actor_vla **out, const struct weig
 void actor_vla_destroy(struct actor_vla *a); // NULL is fine
 
 int actor_vla_rows(const struct actor_vla *a);
+int actor_vla_latent(const struct actor_vla *a); // numbers of a row's latent, 0: none
 int64_t actor_vla_params(const struct actor_vla *a);
 int64_t actor_vla_log_std_at(const struct actor_vla *a); // (action) of them
 int64_t actor_vla_bytes(const struct actor_vla *a);      // of the workspace

@@ -213,6 +213,9 @@ static enum status check(struct rl_updater *u, const struct episode_head *h)
                     "an episode of %u observations and %u actions of %u, expected %d and "
                     "%d numbers",
                     h->n_obs, h->chunk, h->n_act, u->weights->shape.n_obs, u->width);
+    if ((int)h->n_latent != actor_latent(u->actor))
+        return FAIL(ST_PROTO, "an episode with a latent of %u numbers, expected %d", h->n_latent,
+                    actor_latent(u->actor));
     if (h->version_max > u->weights->version)
         return FAIL(ST_PROTO, "an episode of version %llu, the present one is %llu",
                     (unsigned long long)h->version_max, (unsigned long long)u->weights->version);
@@ -295,9 +298,11 @@ static void put_row(struct rl_updater *u, const struct kept *k, size_t i, bool s
     const size_t chunk = (size_t)u->chunk, width = (size_t)u->width, at = (size_t)u->n_row++;
     const size_t views = (size_t)h->n_view * h->picture_bytes;
 
-    u->row[at] = (struct actor_row){.obs = k->e.obs + i * h->n_obs,
-                                    .pictures = views > 0 ? k->e.pictures + i * views : NULL,
-                                    .instruction = k->instruction};
+    u->row[at] =
+        (struct actor_row){.obs = k->e.obs + i * h->n_obs,
+                           .pictures = views > 0 ? k->e.pictures + i * views : NULL,
+                           .latent = h->n_latent > 0 ? k->e.latent + i * h->n_latent : NULL,
+                           .instruction = k->instruction};
     memcpy(u->action + at * width, k->e.action + i * width, width * sizeof *u->action);
     memcpy(u->logp_behaviour + at * chunk, k->e.logp + i * chunk, chunk * sizeof *u->logp);
     if (k->logp_start && !store)
@@ -480,8 +485,9 @@ enum status rl_step(struct rl_updater *u, struct weights **out, struct rl_stats 
     TRY(weights_copy(&w, u->weights));
     memcpy(w->params, u->params, (size_t)w->n_param * sizeof *w->params);
     w->version++;
-    for (int d = 0; d < u->width; d++)
-        s.std_mean += exp((double)actor_log_std(u->actor)[d]) / u->width;
+    for (int d = 0; d < actor_n_log_std(u->actor); d++)
+        s.std_mean +=
+            exp((double)w->params[actor_log_std_at(u->actor) + d]) / actor_n_log_std(u->actor);
     weights_drop(u->weights); // published weights never change: others may hold the old version
     u->weights = w;
     open_window(u);

@@ -12,7 +12,7 @@ struct open_episode {
     size_t n, n_max; // decisions with outcome; room
     uint32_t n_sub;
     uint64_t *version; // these as in struct episode
-    float *obs, *action, *logp, *reward;
+    float *obs, *action, *logp, *reward, *latent;
     uint32_t *executed;
     uint8_t *pictures;
 };
@@ -54,6 +54,7 @@ void played_destroy(struct played *p)
         mem_free(e->action);
         mem_free(e->logp);
         mem_free(e->reward);
+        mem_free(e->latent);
         mem_free(e->executed);
         mem_free(e->pictures);
     }
@@ -118,30 +119,33 @@ static enum status reserve(const struct played *p, struct open_episode *e)
     RESIZE(logp, chunk);
     RESIZE(reward, chunk);
     RESIZE(executed, 1);
+    if (p->cfg.n_latent > 0)
+        RESIZE(latent, (size_t)p->cfg.n_latent);
     if (view_bytes(p) > 0)
         RESIZE(pictures, view_bytes(p));
     e->n_max = n;
     return ST_OK;
 }
 
-enum status played_decide(struct played *p, int env, const double *obs, const uint8_t *const *views,
-                          const float *action, const float *logp, uint64_t version)
+enum status played_decide(struct played *p, int env, const struct played_decision *d)
 {
     const size_t n_obs = (size_t)p->cfg.n_obs, chunk = (size_t)p->cfg.chunk;
-    const size_t width = chunk * (size_t)p->cfg.n_act;
+    const size_t width = chunk * (size_t)p->cfg.n_act, n_latent = (size_t)p->cfg.n_latent;
     struct open_episode *e = &p->open[env];
     float *to;
 
     TRY(reserve(p, e));
     to = e->obs + e->n * n_obs;
     for (size_t i = 0; i < n_obs; i++)
-        to[i] = (float)obs[i];
+        to[i] = (float)d->obs[i];
     for (int i = 0; i < p->cfg.n_view; i++)
-        memcpy(e->pictures + e->n * view_bytes(p) + (size_t)i * p->cfg.picture_bytes, views[i],
+        memcpy(e->pictures + e->n * view_bytes(p) + (size_t)i * p->cfg.picture_bytes, d->views[i],
                p->cfg.picture_bytes);
-    memcpy(e->action + e->n * width, action, width * sizeof action[0]);
-    memcpy(e->logp + e->n * chunk, logp, chunk * sizeof logp[0]);
-    e->version[e->n] = version;
+    memcpy(e->action + e->n * width, d->action, width * sizeof d->action[0]);
+    memcpy(e->logp + e->n * chunk, d->logp, chunk * sizeof d->logp[0]);
+    if (n_latent > 0)
+        memcpy(e->latent + e->n * n_latent, d->latent, n_latent * sizeof d->latent[0]);
+    e->version[e->n] = d->version;
     return ST_OK;
 }
 
@@ -177,12 +181,14 @@ enum status played_end(struct played *p, int env, uint32_t env_global, uint32_t 
                                  .n_act = (uint32_t)p->cfg.n_act,
                                  .chunk = (uint32_t)p->cfg.chunk,
                                  .n_view = (uint32_t)p->cfg.n_view,
-                                 .picture_bytes = (uint32_t)p->cfg.picture_bytes},
+                                 .picture_bytes = (uint32_t)p->cfg.picture_bytes,
+                                 .n_latent = (uint32_t)p->cfg.n_latent},
                         .version = o->version,
                         .obs = o->obs,
                         .action = o->action,
                         .logp = o->logp,
                         .reward = o->reward,
+                        .latent = o->latent,
                         .executed = o->executed,
                         .pictures = o->pictures};
 

@@ -13,6 +13,16 @@ struct played_config {
     int n_env, n_obs, n_act, chunk;
     int n_view;           // pictures of an observation
     size_t picture_bytes; // of one
+    int n_latent;         // numbers of a decision's latent
+};
+
+// A decision, all of it copied.
+struct played_decision {
+    const double *obs;           // (n_obs)
+    const uint8_t *const *views; // (n_view) places of pictures
+    const float *action, *logp;  // (chunk, n_act) as sampled, (chunk)
+    const float *latent;         // (n_latent)
+    uint64_t version;            // of the weights
 };
 
 NODISCARD enum status played_create(struct played **out, const struct played_config *cfg);
@@ -26,11 +36,8 @@ uint64_t played_group(const struct played *p, int env);
 uint32_t played_member(const struct played *p, int env);
 int played_decisions(const struct played *p, int env); // behind it, with outcome
 
-// A decision: obs (n_obs), views (n_view) places of pictures, action (chunk, n_act) as sampled,
-// logp (chunk). The env has no open decision.
-NODISCARD enum status played_decide(struct played *p, int env, const double *obs,
-                                    const uint8_t *const *views, const float *action,
-                                    const float *logp, uint64_t version);
+// The env has no open decision.
+NODISCARD enum status played_decide(struct played *p, int env, const struct played_decision *d);
 
 // Its outcome: `executed` actions and their rewards. With 0 the decision is forgotten.
 void played_outcome(struct played *p, int env, const double *reward, uint32_t executed);

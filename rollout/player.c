@@ -3,11 +3,9 @@
 #include "common/base/mem.h"
 #include "common/base/thread.h"
 #include "nn/gaussian.h"
-#include "nn/vla_config.h"
 #include "rollout/eyes.h"
 #include "rollout/played.h"
 
-#include <math.h>
 #include <string.h>
 
 #define RESETS_MAX 16 // that fail one after the other
@@ -23,8 +21,10 @@ struct player {
 
     bool *succeeded; // (n_env) the goal was reached in this episode
     int *failed;     // (n_env) resets that failed since the last that did not
-    // (n_env, chunk, n_act): means and actions on the policy's scale, on the task's, as sent
-    float *mean, *action, *unscaled, *clipped;
+    // (n_env, chunk, n_act) of the policy; of it actions on the task's scale, as sent
+    struct policy_draw draw;
+    float *unscaled, *clipped;
+    size_t n_latent;          // numbers of a decision's latent
     float *logp;              // (n_env, chunk)
     float *log_std, *inv_std; // (chunk, n_act)
 };
@@ -35,15 +35,18 @@ struct player {
 static enum status allocate_policy(struct player *p)
 {
     const size_t n = (size_t)p->w.n_env;
+    float *mean = mem_alloc(n * (5 * p->width + p->n_latent), sizeof *mean);
 
-    p->mean = mem_alloc(4 * n * p->width, sizeof p->mean[0]);
+    p->draw.mean = mean; // the owner of all six
     p->logp = mem_alloc(n * (size_t)p->chunk, sizeof p->logp[0]);
     p->log_std = mem_alloc(2 * p->width, sizeof p->log_std[0]);
-    if (!p->mean || !p->logp || !p->log_std)
+    if (!mean || !p->logp || !p->log_std)
         return ST_NOMEM;
-    p->action = p->mean + n * p->width;
-    p->unscaled = p->action + n * p->width;
+    p->draw.drawn = mean + n * p->width;
+    p->draw.action = p->draw.drawn + n * p->width;
+    p->unscaled = p->draw.action + n * p->width;
     p->clipped = p->unscaled + n * p->width;
+    p->draw.latent = p->clipped + n * p->width;
     p->inv_std = p->log_std + p->width;
     return ST_OK;
 }
@@ -100,7 +103,7 @@ static void tear_down(struct player *p)
     eyes_fini(&p->eyes);
     mem_free(p->succeeded);
     mem_free(p->failed);
-    mem_free(p->mean);
+    mem_free(p->draw.mean);
     mem_free(p->logp);
     mem_free(p->log_std);
 }
@@ -172,26 +175,18 @@ static enum status go_on(void *self, int n, uint64_t index)
 
 // ------------------------------------------------------------------ actions out
 
-// Around the means: sampled actions, and what is sent of them.
-static void sample(struct player *p, int n)
+// What is sent of the actions of n rows.
+static void make_sendable(struct player *p, int n)
 {
     const struct vla_about *vla = p->w.weights->vla;
+    const size_t n_act = p->w.n_act;
 
-    for (int i = 0; i < n; i++) {
-        const struct policy_row *row = &p->w.rows[i];
-        struct rng rng = rng_make(row->seed, RNG_ACTION, row->stream, row->episode, row->step);
-        const size_t at = (size_t)i * p->width;
-
-        for (size_t d = 0; d < p->width; d++)
-            p->action[at + d] =
-                (float)((double)p->mean[at + d] + rng_normal(&rng) * exp((double)p->log_std[d]));
-        for (size_t k = at; k < at + p->width; k += p->w.n_act) {
-            if (vla)
-                vla_input_unscale(&vla->input, p->action + k, p->unscaled + k);
-            else
-                memcpy(p->unscaled + k, p->action + k, p->w.n_act * sizeof p->action[0]);
-            fleet_clip(p->w.fleet, p->unscaled + k, p->clipped + k);
-        }
+    for (size_t k = 0; k < (size_t)n * p->width; k += n_act) {
+        if (vla)
+            vla_input_unscale(&vla->input, p->draw.action + k, p->unscaled + k);
+        else
+            memcpy(p->unscaled + k, p->draw.action + k, n_act * sizeof p->unscaled[0]);
+        fleet_clip(p->w.fleet, p->unscaled + k, p->clipped + k);
     }
 }
 
@@ -210,14 +205,19 @@ static enum status infer(void *self, int n)
                                          .step = (uint64_t)played_decisions(p->played, env)};
         eyes_row(&p->eyes, env, &w->rows[i]);
     }
-    TRY(policy_means(w->policy, w->weights, w->rows, n, p->mean));
-    sample(p, n);
-    gaussian_parts(p->mean, (int)p->width, p->action, n, (int)p->width, p->chunk, p->log_std,
-                   p->inv_std, p->logp);
+    TRY(policy_draw(w->policy, w->weights, w->rows, n, &p->draw));
+    make_sendable(p, n);
+    gaussian_parts(p->draw.mean, (int)p->width, p->draw.drawn, n, (int)p->width, p->chunk,
+                   p->log_std, p->inv_std, p->logp);
     for (i = 0; i < n; i++) {
-        TRY(played_decide(p->played, w->batch[i], w->rows[i].obs, w->rows[i].pictures,
-                          p->action + (size_t)i * p->width, p->logp + (size_t)i * (size_t)p->chunk,
-                          w->weights->version));
+        const struct played_decision d = {.obs = w->rows[i].obs,
+                                          .views = w->rows[i].pictures,
+                                          .action = p->draw.drawn + (size_t)i * p->width,
+                                          .logp = p->logp + (size_t)i * (size_t)p->chunk,
+                                          .latent = p->draw.latent + (size_t)i * p->n_latent,
+                                          .version = w->weights->version};
+
+        TRY(played_decide(p->played, w->batch[i], &d));
         w->pending[w->batch[i]] = true;
     }
     return fleet_step_chunks(w->fleet, w->batch, p->clipped, p->chunk, n);
@@ -276,36 +276,21 @@ static enum status take_row(void *self, int env, const uint8_t *row,
 static enum status set_up_policy(struct player *p, const struct weights *weights)
 {
     TRY(eyes_open(&p->eyes, weights, p->w.n_env, (int)p->width));
+    p->n_latent = (size_t)policy_latent(weights);
     TRY(allocate_policy(p));
     TRY(played_create(&p->played, &(struct played_config){.n_env = p->w.n_env,
                                                           .n_obs = p->eyes.n_obs,
                                                           .n_act = (int)p->w.n_act,
                                                           .chunk = p->chunk,
                                                           .n_view = p->eyes.n_view,
-                                                          .picture_bytes = p->eyes.picture_bytes}));
+                                                          .picture_bytes = p->eyes.picture_bytes,
+                                                          .n_latent = (int)p->n_latent}));
     return policy_create_of(&p->w.policy, weights, p->w.n_env);
 }
 
-// The standard deviations of a chunk's numbers; those of a vision-language-action model are one for
-// each number of an action.
 static enum status take_std(struct player *p, const struct weights *weights)
 {
-    struct model_table mlp;
-    struct vla_table vla;
-    int64_t at;
-    size_t n = p->width;
-
-    if (weights->vla) {
-        TRY(vla_table_init(&vla, &weights->vla->model));
-        at = vla.log_std;
-        n = p->w.n_act;
-        vla_table_fini(&vla);
-    } else {
-        model_table_make(&mlp, &weights->shape);
-        at = mlp.piece[mlp.i_log_std].offset;
-    }
-    for (size_t d = 0; d < p->width; d++)
-        p->log_std[d] = weights->params[at + (int64_t)(d % n)];
+    TRY(policy_log_std(weights, p->log_std));
     (void)gaussian_inv_std(p->log_std, (int)p->width, p->inv_std);
     return ST_OK;
 }

@@ -11,7 +11,7 @@
 #define VIEWS 2
 #define SIDE  20 // of a picture of the perceptrons; more than the other model's
 
-enum family { STATE, PICTURES, VLA, FAMILIES };
+enum family { STATE, PICTURES, VLA, FLOW, FAMILIES };
 
 static const char *const instructions[] = {"put the can on the plate", "lift", ""};
 
@@ -23,6 +23,7 @@ struct rig {
     double wide[ROWS * VLA_STATE];
     uint8_t pictures[ROWS * VIEWS * SIDE * SIDE * 3];
     const uint8_t *view[ROWS * VIEWS];
+    float latent[ROWS * 13];
     struct actor_row row[ROWS];
     struct policy_row policy_row[ROWS];
 };
@@ -53,8 +54,10 @@ static void rig_init(struct rig *r, enum family family)
     size_t bytes;
 
     memset(r, 0, sizeof *r);
-    r->w = family == VLA ? vla_policy_weights(3) : perceptrons(family == PICTURES);
-    bytes = family == VLA        ? (size_t)(3 * r->w->vla->model.image * r->w->vla->model.image)
+    r->w = family == VLA    ? vla_policy_weights(3)
+           : family == FLOW ? vla_policy_weights_flow(3)
+                            : perceptrons(family == PICTURES);
+    bytes = r->w->vla            ? (size_t)(3 * r->w->vla->model.image * r->w->vla->model.image)
             : family == PICTURES ? 3 * SIDE * SIDE
                                  : 0;
     assert_ok(actor_create(&r->actor, r->w, 1000));
@@ -70,7 +73,11 @@ static void rig_init(struct rig *r, enum family family)
             r->view[i * VIEWS + k] = r->pictures + (size_t)(i * VIEWS + k) * bytes;
         r->row[i] = (struct actor_row){.obs = r->obs + i * VLA_STATE,
                                        .pictures = pictures,
+                                       .latent = family == FLOW ? r->latent + 13 * i : NULL,
                                        .instruction = instructions[i % 3]};
+        for (int k = 0; k < 12; k++)
+            r->latent[13 * i + k] = (float)rng_normal(&rng);
+        r->latent[13 * i + 12] = (float)(i % 3);
         r->policy_row[i] = (struct policy_row){.obs = r->wide + i * VLA_STATE,
                                                .pictures = bytes ? r->view + i * VIEWS : NULL,
                                                .instruction = instructions[i % 3]};
@@ -99,7 +106,10 @@ static void means_are_those_of_the_policy(void **state)
         rig_init(&r, f);
         width = actor_width(r.actor);
         assert_ok(policy_create_of(&p, r.w, ROWS));
-        assert_ok(policy_means(p, r.w, r.policy_row, ROWS, want));
+        assert_int_equal(policy_latent(r.w), f == FLOW ? 13 : 0);
+        assert_int_equal(actor_latent(r.actor), policy_latent(r.w));
+        assert_ok(policy_draw(p, r.w, r.policy_row, ROWS,
+                              &(struct policy_draw){.mean = want, .latent = r.latent}));
         for (int n = 1; n <= ROWS; n += 3) {
             assert_ok(actor_forward(r.actor, r.row + ROWS - n, n, &mean));
             for (int i = 0; i < n; i++)
@@ -241,13 +251,14 @@ static void gradients_of_shared_deviations_are_sums(void **state)
             double want = 0;
 
             for (int k = d; k < actor_width(r.actor); k += n) {
-                want += k + 1;
-                assert_true(actor_log_std(r.actor)[k] ==
-                            r.w->params[actor_log_std_at(r.actor) + d]);
+                const float own = r.w->params[actor_log_std_at(r.actor) + d];
+
+                want += f == FLOW ? 0 : k + 1; // a noise level, which has no gradient
+                assert_true(actor_log_std(r.actor)[k] == (f == FLOW ? 0 : own));
             }
             assert_true((double)grad[actor_log_std_at(r.actor) + d] == want);
         }
-        assert_int_equal(n, f == VLA ? 3 : actor_width(r.actor));
+        assert_int_equal(n, r.w->vla ? 3 : actor_width(r.actor));
         mem_free(grad);
         rig_fini(&r);
     }
@@ -268,6 +279,16 @@ static void what_is_missing_is_named(void **state)
         assert_fails(actor_forward(r.actor, r.row, 0, &mean), ST_INVAL, "0 decisions in one pass");
         if (f == VLA)
             assert_fails(actor_create(&a, r.w, 10), ST_INVAL, "the budget of a pass is 10");
+        if (f == FLOW) {
+            r.row[2].pictures = r.row[1].pictures;
+            r.latent[13 + 12] = 3; // of steps 0 to 2
+            assert_fails(actor_forward(r.actor, r.row, ROWS, &mean), ST_INVAL,
+                         "decision 1: the flow's step is 3, expected 0 to 2");
+            r.latent[13 + 12] = 0.5f;
+            assert_fails(actor_forward(r.actor, r.row, ROWS, &mean), ST_INVAL, "step is 0.5");
+            r.row[1].latent = NULL;
+            assert_fails(actor_forward(r.actor, r.row, ROWS, &mean), ST_INVAL, "decision 1");
+        }
         rig_fini(&r);
     }
 }

@@ -37,6 +37,7 @@ static void an_episode_comes_back_in_place(void **state)
     SAME(action, SAMPLE_DECISIONS * SAMPLE_K * SAMPLE_ACT);
     SAME(logp, SAMPLE_DECISIONS * SAMPLE_K);
     SAME(reward, SAMPLE_DECISIONS * SAMPLE_K);
+    SAME(latent, SAMPLE_DECISIONS * SAMPLE_LATENT);
     SAME(executed, SAMPLE_DECISIONS);
     SAME(pictures, (size_t)SAMPLE_DECISIONS * SAMPLE_PICTURE);
 #undef SAME
@@ -82,6 +83,9 @@ static void bad_heads_are_named(void **state)
     REFUSED(h->chunk = UINT32_MAX, "chunk");
     REFUSED(h->n_view = 2, "n_view is 2, expected 1 to 1");
     REFUSED(h->picture_bytes = 23, "picture_bytes is 23");
+    REFUSED(h->n_latent = 256 * 64 + 2, "n_latent is 16386, expected 0 to 16385");
+    REFUSED(h->n_latent++, "too short");
+    REFUSED(h->unused = 1, "unused is 1");
     REFUSED(h->env = 15, "env 15 is not the worker's");
     REFUSED(h->env = 24, "env 24 is not the worker's");
     REFUSED(h->score = NAN, "score or return is not finite");
@@ -112,6 +116,7 @@ static void bad_arrays_are_named(void **state)
     REFUSED(action, 0, nan, "action holds");
     REFUSED(logp, SAMPLE_DECISIONS * SAMPLE_K - 1, nan, "logp holds");
     REFUSED(reward, 1, nan, "reward holds");
+    REFUSED(latent, 2, nan, "latent holds");
     REFUSED(executed, 1, none, "executed is 0, expected 1 to 4");
     REFUSED(executed, 1, many, "executed is 5");
 #undef REFUSED

@@ -2,8 +2,15 @@
 
 #include "tests/wire_samples.h"
 
-static const struct played_config sizes = {
-    .n_env = 2, .n_obs = 2, .n_act = 1, .chunk = 3, .n_view = 2, .picture_bytes = 3};
+#define LATENT 4
+
+static const struct played_config sizes = {.n_env = 2,
+                                           .n_obs = 2,
+                                           .n_act = 1,
+                                           .chunk = 3,
+                                           .n_view = 2,
+                                           .picture_bytes = 3,
+                                           .n_latent = LATENT};
 static const struct join join = {
     .n_env = 8, .n_obs = 2, .n_act = 1, .chunk = 3, .width = 1, .height = 1, .n_view = 2};
 
@@ -15,8 +22,17 @@ static void decide(struct played *p, int env, int t)
     const uint8_t *views[] = {first, second};
     const float action[] = {(float)t, (float)t + 0.25f, (float)t + 0.5f};
     const float logp[] = {-1, -2, -(float)t};
+    float latent[LATENT];
 
-    assert_ok(played_decide(p, env, obs, views, action, logp, (uint64_t)(10 + t / 20)));
+    for (int i = 0; i < LATENT; i++)
+        latent[i] = (float)(1000 * env + 10 * t + i);
+    assert_ok(played_decide(p, env,
+                            &(struct played_decision){.obs = obs,
+                                                      .views = views,
+                                                      .action = action,
+                                                      .logp = logp,
+                                                      .latent = latent,
+                                                      .version = (uint64_t)(10 + t / 20)}));
 }
 
 static void episodes_of_two_envs_stay_apart(void **state)
@@ -59,6 +75,9 @@ static void episodes_of_two_envs_stay_apart(void **state)
                 assert_true(e.action[3 * t + 2] == t + 0.5f && e.logp[3 * t + 1] == -2);
                 assert_true(view[1] == t && view[2] == 0 && view[4] == t && view[5] == 1);
                 assert_true(e.reward[3 * t + 1] == 1);
+                for (uint32_t k = 0; k < LATENT; k++)
+                    assert_true(e.latent[LATENT * t + k] ==
+                                (float)(1000 * env + 10 * (int)t + (int)k));
             }
             assert_true(e.reward[3 * n - 1] == 0); // was not executed
             msg_free(m);

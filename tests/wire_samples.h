@@ -326,6 +326,7 @@ static inline struct chunk sample_chunk(void)
 }
 
 #define SAMPLE_DECISIONS 3
+#define SAMPLE_LATENT    5
 
 // An episode of three decisions, the last of which was cut after one action.
 static inline struct episode sample_episode(void)
@@ -334,7 +335,7 @@ static inline struct episode sample_episode(void)
     static const uint64_t version[SAMPLE_DECISIONS] = {8, 8, 9};
     static const uint32_t executed[SAMPLE_DECISIONS] = {SAMPLE_K, SAMPLE_K, 1};
     static float obs[SAMPLE_DECISIONS * SAMPLE_OBS], action[SUBS * SAMPLE_ACT], logp[SUBS];
-    static float reward[SUBS];
+    static float reward[SUBS], latent[SAMPLE_DECISIONS * SAMPLE_LATENT];
     static uint8_t pictures[SAMPLE_DECISIONS * SAMPLE_PICTURE];
 
     for (int i = 0; i < SAMPLE_DECISIONS * SAMPLE_OBS; i++)
@@ -345,6 +346,8 @@ static inline struct episode sample_episode(void)
         logp[i] = -(float)i;
         reward[i] = i == 2 * SAMPLE_K;
     }
+    for (int i = 0; i < SAMPLE_DECISIONS * SAMPLE_LATENT; i++)
+        latent[i] = 0.5f * (float)i;
     for (size_t i = 0; i < sizeof pictures; i++)
         pictures[i] = (uint8_t)(i / SAMPLE_PICTURE);
     return (struct episode){.head = {.index = 4,
@@ -362,7 +365,9 @@ static inline struct episode sample_episode(void)
                                      .n_act = SAMPLE_ACT,
                                      .chunk = SAMPLE_K,
                                      .n_view = 1,
-                                     .picture_bytes = SAMPLE_PICTURE},
+                                     .picture_bytes = SAMPLE_PICTURE,
+                                     .n_latent = SAMPLE_LATENT},
+                            .latent = latent,
                             .version = version,
                             .obs = obs,
                             .action = action,

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-_Static_assert(sizeof(struct episode_head) == 88, "heads are sent as they stand in memory");
+_Static_assert(sizeof(struct episode_head) == 96, "heads are sent as they stand in memory");
 
 #define FLAGS (EPISODE_SUCCESS | EPISODE_TRUNCATED | EPISODE_ERROR)
 
@@ -15,7 +15,7 @@ static size_t picture_bytes(const struct episode_head *h)
 
 static size_t episode_bytes(const struct episode_head *h)
 {
-    size_t floats = h->n_obs + (size_t)h->chunk * ((size_t)h->n_act + 2);
+    size_t floats = h->n_obs + h->n_latent + (size_t)h->chunk * ((size_t)h->n_act + 2);
 
     return sizeof *h +
            h->n_decision * (sizeof(uint64_t) + sizeof(uint32_t) + floats * sizeof(float)) +
@@ -32,6 +32,8 @@ static enum status check_sizes(const struct episode_head *h)
     TRY(in_range("EPISODE: n_act", h->n_act, 1, SPEC_ACT_MAX));
     TRY(in_range("EPISODE: chunk", h->chunk, 1, SPEC_CHUNK_MAX));
     TRY(in_range("EPISODE: n_view", h->n_view, 0, SPEC_PICTURE_MAX));
+    TRY(in_range("EPISODE: n_latent", h->n_latent, 0, EPISODE_LATENT_MAX));
+    TRY(in_range("EPISODE: unused", h->unused, 0, 0));
     TRY(in_range("EPISODE: n_sub", h->n_sub, h->n_decision, (int64_t)h->n_decision * h->chunk));
     return in_range("EPISODE: picture_bytes", h->picture_bytes, 0,
                     3 * TRAIN_SIDE_MAX * TRAIN_SIDE_MAX);
@@ -48,6 +50,7 @@ static enum status put(struct msg *m, const struct episode *e)
     TRY(msg_bytes(m, e->action, subs * h->n_act * sizeof *e->action));
     TRY(msg_bytes(m, e->logp, subs * sizeof *e->logp));
     TRY(msg_bytes(m, e->reward, subs * sizeof *e->reward));
+    TRY(msg_bytes(m, e->latent, n * h->n_latent * sizeof *e->latent));
     TRY(msg_bytes(m, e->executed, n * sizeof *e->executed));
     return msg_bytes(m, e->pictures, picture_bytes(h));
 }
@@ -121,6 +124,7 @@ enum status episode_read(const struct msg *m, const struct join *j, struct episo
     e.action = read_floats(&r, subs * h->n_act, "action", &bad);
     e.logp = read_floats(&r, subs, "logp", &bad);
     e.reward = read_floats(&r, subs, "reward", &bad);
+    e.latent = read_floats(&r, n * h->n_latent, "latent", &bad);
     e.executed = read_bytes(&r, n, sizeof *e.executed);
     e.pictures = read_bytes(&r, picture_bytes(h), 1);
     TRY(reader_end(&r, true, "EPISODE"));

@@ -30,7 +30,10 @@ struct episode_head {
     uint32_t n_sub; // actions executed, in all
     uint32_t n_obs, n_act, chunk;
     uint32_t n_view, picture_bytes; // pictures of a decision, bytes of one; 0, 0: none
+    uint32_t n_latent, unused;      // numbers of a decision's latent; 0
 };
+
+#define EPISODE_LATENT_MAX (SPEC_CHUNK_MAX * SPEC_ACT_MAX + 1)
 
 // Pointers into a message, or what a writer copies from.
 struct episode {
@@ -42,6 +45,8 @@ struct episode {
     const float *reward;      // (n_decision, chunk)
     const uint32_t *executed; // (n_decision) 1..chunk
     const uint8_t *pictures;  // (n_decision, n_view, picture_bytes)
+    const float *latent;      // (n_decision, n_latent) what else the policy's mean is a function of
+                              // (policy_draw of nn/policy.h); the learner knows how many
 };
 
 NODISCARD enum status episode_write(struct msg **out, const struct episode *e);
