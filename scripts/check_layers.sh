@@ -37,7 +37,7 @@ BEGIN {
     # library header -> the files that may include it
     home["nng/"] = "^(common/wire/(link|http)|evaluation/(nng_wait|ws|policy_act)|tests/)"
     home["mbedtls/"] = "^common/(wire/auth|base/sha256)\\.c$"
-    home["cjson/"] = "^(common/base/config|evaluation/(pack|policy_act|policy_check)|nn/safetensors|learner/demos)\\.c$"
+    home["cjson/"] = "^(common/base/config|evaluation/(pack|policy_act|policy_check)|nn/(safetensors|published_load)|learner/demos)\\.c$"
     home["msgpack"] = "^evaluation/pack\\.h$"
     home["zmq.h"] = "^evaluation/policy_gr00t\\.c$"
     home["hdf5"] = "^nn/h5file\\.c$"
