@@ -78,7 +78,7 @@ static const struct opt table[] = {
      "act by the mean; --greedy=false samples as in training", NULL},
     {"execute", OPT_INT, AT(eval.execute), 0, 256, "0",
      "actions of a chunk that are executed before the next is asked for, 0 = all; of policies of "
-     "`simstream sft`",
+     "action chunks",
      NULL},
     {"keep", OPT_INT, AT(keep), 0, 100, "0",
      "percent of picture tokens that pass, 0 = the policy's; of policies of `simstream sft`", NULL},

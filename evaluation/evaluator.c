@@ -6,6 +6,7 @@
 #include "common/base/mem.h"
 #include "common/wire/envproto.h"
 #include "common/wire/hosts.h"
+#include "evaluation/chunk_seats.h"
 #include "evaluation/lane.h"
 #include "rollout/framestack.h"
 
@@ -200,10 +201,11 @@ static enum status check_policy(const struct run *run)
     if (replay)
         return replay_check_task(replay, spec->task, run->cfg->seed);
     if (w && w->vla)
-        return ST_OK; // whatever the task, vla_seats_create has found all that the policy sees
+        return ST_OK; // whatever the task, chunk_seats_create has found all that the policy sees
     if (w) {
         if ((w->task[0] && strcmp(w->task, spec->task) != 0) ||
-            w->shape.n_obs != policy_obs(spec) || w->shape.n_act != spec->n_act)
+            w->shape.n_obs != policy_obs(spec) ||
+            (w->shape.n_act != spec->n_act && !chunk_seats_wanted(w, spec)))
             return FAIL(ST_INVAL,
                         "policy '%s' was trained on %s (%d observations, %d actions), env server "
                         "%s has %s (%d observations, %d actions)",

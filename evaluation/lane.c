@@ -9,7 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/base/mem.h"
-#include "evaluation/vla_seats.h"
+#include "evaluation/chunk_seats.h"
 #include "nn/policy.h"
 #include "rollout/envclient.h"
 #include "rollout/framestack.h"
@@ -43,14 +43,14 @@ struct lane {
     struct lane_config cfg;
     char url[LINK_URL_MAX];
     struct envclient *client;
-    struct policy *policy;         // NULL for the built-in ones
-    struct framestack frames;      // what it sees
-    struct vla_seats *vla;         // instead of both, for a vision-language-action policy
-    struct vla_seat_row *vla_rows; // (n_env) beside `rows`
-    struct remote_task *task;      // LANE_REMOTE only
-    pthread_mutex_t mtx;           // the seats, and sending; taken before shared->mtx
-    int n_thinking;                // guarded by mtx
-    bool ending;                   // guarded by mtx; answers are of no use any more
+    struct policy *policy;       // NULL for the built-in ones
+    struct framestack frames;    // what it sees
+    struct chunk_seats *chunks;  // instead of both, for a policy of action chunks
+    struct chunk_seat_row *seen; // (n_env) beside `rows`, for `chunks`
+    struct remote_task *task;    // LANE_REMOTE only
+    pthread_mutex_t mtx;         // the seats, and sending; taken before shared->mtx
+    int n_thinking;              // guarded by mtx
+    bool ending;                 // guarded by mtx; answers are of no use any more
     int n_env, n_playing, n_act, n_result, n_reset;
     int clipped;    // where the info counts action numbers out of bounds; -1: they are clipped here
     int init_state; // where the info has the row of the initial state; -1: nowhere
@@ -129,10 +129,10 @@ static enum status open_policy(struct lane *lane, const struct spec *spec)
     const struct model_vision *v = &w->shape.vision;
     const struct spec_picture *p;
 
-    if (w->vla) {
-        lane->vla_rows = mem_alloc((size_t)lane->n_env, sizeof lane->vla_rows[0]);
-        return lane->vla_rows
-                   ? vla_seats_create(&lane->vla, w, spec, lane->n_env, lane->cfg.execute)
+    if (chunk_seats_wanted(w, spec)) {
+        lane->seen = mem_alloc((size_t)lane->n_env, sizeof lane->seen[0]);
+        return lane->seen
+                   ? chunk_seats_create(&lane->chunks, w, spec, lane->n_env, lane->cfg.execute)
                    : ST_NOMEM;
     }
     TRY(policy_create(&lane->policy, &w->shape, lane->n_env));
@@ -237,8 +237,8 @@ void lane_destroy(struct lane *lane)
     envclient_destroy(lane->client);
     policy_destroy(lane->policy);
     framestack_fini(&lane->frames);
-    vla_seats_destroy(lane->vla);
-    mem_free(lane->vla_rows);
+    chunk_seats_destroy(lane->chunks);
+    mem_free(lane->seen);
     mem_free(lane->seats);
     mem_free(lane->seat_of);
     mem_free(lane->acting);
@@ -389,8 +389,8 @@ static enum status take_row(struct lane *lane, const uint8_t *row)
         .step = seat->step,
         .pictures = framestack_at(&lane->frames, i),
     };
-    if (lane->vla)
-        lane->vla_rows[lane->n_act - 1] = (struct vla_seat_row){
+    if (lane->chunks)
+        lane->seen[lane->n_act - 1] = (struct chunk_seat_row){
             .env = i,
             .row = lane->rows[lane->n_act - 1],
             .block = row + envclient_layout(lane->client)->pictures,
@@ -427,9 +427,9 @@ static enum status infer(struct lane *lane)
     if (lane->cfg.policy == LANE_REMOTE)
         return ST_OK; // they are there
     if (lane->cfg.policy == LANE_WEIGHTS) {
-        if (lane->vla)
-            TRY(vla_seats_act(lane->vla, lane->cfg.weights, lane->vla_rows, lane->n_act,
-                              lane->cfg.greedy, lane->actions));
+        if (lane->chunks)
+            TRY(chunk_seats_act(lane->chunks, lane->cfg.weights, lane->seen, lane->n_act,
+                                lane->cfg.greedy, lane->actions));
         else
             TRY(policy_act(lane->policy, lane->cfg.weights, lane->rows, lane->n_act,
                            lane->cfg.greedy, lane->actions, NULL));

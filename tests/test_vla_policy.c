@@ -1,6 +1,6 @@
 #include "nn/vla_policy.h"
 
-#include "evaluation/vla_seats.h"
+#include "evaluation/chunk_seats.h"
 #include "nn/policy.h"
 #include "tests/vla_policy_testing.h"
 
@@ -213,7 +213,7 @@ static void make_spec(struct spec *spec)
 }
 
 // What the policy would say itself at this step.
-static void ask(struct policy *p, const struct weights *w, const struct vla_seat_row *row,
+static void ask(struct policy *p, const struct weights *w, const struct chunk_seat_row *row,
                 float *chunk)
 {
     double state[VLA_STATE] = {row->row.obs[0], row->row.obs[1], row->row.obs[2]};
@@ -237,7 +237,7 @@ static void chunks_are_executed_and_asked_for_again(void **state)
     float chunk[2][WIDTH], got[2][ACT];
     double numbers[2][9];
     uint8_t blocks[2][96];
-    struct vla_seats *s;
+    struct chunk_seats *s;
     struct policy *p;
     struct spec spec;
 
@@ -247,9 +247,9 @@ static void chunks_are_executed_and_asked_for_again(void **state)
     for (int execute = 0; execute <= CHUNK; execute += 2) {
         int every = execute ? execute : CHUNK;
 
-        assert_ok(vla_seats_create(&s, w, &spec, 2, execute));
+        assert_ok(chunk_seats_create(&s, w, &spec, 2, execute));
         for (int t = 0; t < 23; t++) {
-            struct vla_seat_row seat[2];
+            struct chunk_seat_row seat[2];
             int n = 0;
 
             for (int e = t == 0; e < 2; e++) {                // env 0 begins a step later
@@ -259,24 +259,24 @@ static void chunks_are_executed_and_asked_for_again(void **state)
                     numbers[e][k] = rng_uniform(&r, -0.5, 0.5);
                 for (int k = 0; k < 96; k++)
                     blocks[e][k] = (uint8_t)rng_u32(&r);
-                seat[n] = (struct vla_seat_row){
+                seat[n] = (struct chunk_seat_row){
                     .env = e, .row = {.obs = numbers[e], .step = step}, .block = blocks[e]};
                 if (step % (uint64_t)every == 0)
                     ask(p, w, &seat[n], chunk[e]);
                 n++;
             }
-            assert_ok(vla_seats_act(s, w, seat, n, true, got[0]));
+            assert_ok(chunk_seats_act(s, w, seat, n, true, got[0]));
             for (int i = 0; i < n; i++) {
                 int at = (int)(seat[i].row.step % (uint64_t)every) * ACT;
 
                 assert_memory_equal(got[i], chunk[seat[i].env] + at, sizeof got[i]);
             }
         }
-        vla_seats_destroy(s);
+        chunk_seats_destroy(s);
     }
-    assert_fails(vla_seats_create(&s, w, &spec, 2, 5), ST_INVAL, "the policy's have 4");
+    assert_fails(chunk_seats_create(&s, w, &spec, 2, 5), ST_INVAL, "the policy's have 4");
     spec.n_picture = 1;
-    assert_fails(vla_seats_create(&s, w, &spec, 2, 0), ST_INVAL, "robot0_eye_in_hand");
+    assert_fails(chunk_seats_create(&s, w, &spec, 2, 0), ST_INVAL, "robot0_eye_in_hand");
     policy_destroy(p);
     weights_drop(w);
 }

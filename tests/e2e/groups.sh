@@ -43,6 +43,19 @@ for algo in rloo grpo drgrpo; do
         fail "$algo learned nothing: $(cat "$work/$algo.json")"
 done
 
+# the evaluator plays its chunks of two actions whole or in part, and balances for most of the 200 steps too
+play() { # OPTION...
+    "$SIMSTREAM" eval "${task[@]}" --policy="$work/drgrpo/policy.h5" --episodes=8 --out="$work/eval$#" \
+        "$@" >"$work/eval.txt" 2>&1
+}
+play || fail "eval: $(cat "$work/eval.txt")"
+grep -qE '"return": \{"mean": *(1[0-9][0-9]|200|[7-9][0-9])' "$work/eval0/summary.json" ||
+    fail "the evaluator plays it badly: $(cat "$work/eval0/summary.json")"
+play --execute=1 || fail "eval of every other action: $(cat "$work/eval.txt")"
+! cmp -s "$work/eval0/results.jsonl" "$work/eval1/results.jsonl" || fail "--execute changes nothing"
+! play --execute=3 --resume || fail "three of two actions were executed"
+grep -qF "the policy's have 2" "$work/eval.txt" || fail "no reason: $(cat "$work/eval.txt")"
+
 # one is stopped wherever the signal meets it, in mid-window; the others are as long as it takes to go on
 start cut train "${task[@]}" "${shape[@]}" --action-chunk=3 --updates=1000000 --out="$work/cut" \
     --accel-infer=5ms
