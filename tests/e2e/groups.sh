@@ -1,9 +1,10 @@
 #!/bin/bash
 # groups.sh - learning from groups of whole episodes: it learns; a run is the same in one process, in
-# several, and when it is broken off and resumed; workers and env servers may die; what does not fit
-# is refused with its reason.
+# several, and when it is broken off, killed and resumed; workers and env servers may die; what does not
+# fit is refused with its reason. KILLS=20 for the whole campaign.
 set -eu
 . "$(dirname "$0")/lib.bash"
+kills=${KILLS:-2}
 
 task=(--task=InvertedPendulum-v5 '--kwargs={"max_episode_steps": 200}')
 shape=(--algo=rloo --num-envs=8 --group-size=4 --window-episodes=16 --hidden=16 --seed=5
@@ -24,14 +25,8 @@ windows() { # PID FOLDER N: wait until that many are done
     await "$1" has_lines "$work/$2/metrics.jsonl" "$3"
 }
 
-# the numbers of each window that do not depend on the clock
-numbers() {
-    grep -oE '"(step|train/(success|loss|kl|grad_norm|std)|groups/[a-z_]*)": *[^,}]*' \
-        "$work/$1/metrics.jsonl"
-}
-
 same() { # NAME: as `whole`
-    diff <(numbers whole) <(numbers "$1") >"$work/diff" || fail "$1: $(head -c 1500 "$work/diff")"
+    diff <(window_numbers "$work/whole") <(window_numbers "$work/$1") >"$work/diff" || fail "$1: $(head -c 1500 "$work/diff")"
 }
 
 # it learns: from 10 steps of balance to most of the 200, by each baseline
@@ -62,13 +57,21 @@ start cut train "${task[@]}" "${shape[@]}" --action-chunk=3 --updates=1000000 --
 windows "$pid" cut 3
 kill -TERM "$pid"
 wait "$pid" || fail "stopped run: $(cat "$work/cut.txt")"
-n=$(($(lines "$work/cut/metrics.jsonl") + 7))
+for ((i = 0; i < kills; i++)); do
+    killed "$work/killed" "$SIMSTREAM" train "${task[@]}" "${shape[@]}" --action-chunk=3 --accel-infer=5ms
+done
+most=$(lines "$work/cut/metrics.jsonl")
+[ "$(lines "$work/killed/metrics.jsonl")" -le "$most" ] || most=$(lines "$work/killed/metrics.jsonl")
+n=$((most + 7))
 
 # in one process, in several, and with a break
 train whole --updates=$n
 [ "$(lines "$work/whole/metrics.jsonl")" = $n ] || fail "not $n windows"
 train cut --updates=$n --resume
 same cut
+train killed --updates=$n --resume --checkpoint-every=1
+same killed
+[ "$(lines "$work/killed/metrics.jsonl")" -le $((n + kills)) ] || fail "a kill cost more than a window"
 train halves --updates=5
 train halves --updates=$n --resume
 same halves
@@ -104,16 +107,32 @@ start lone rollout --env="ipc://$work/s1.sock" --learner="ipc://$work/l2.sock" -
 lone=$pid
 start both rollout --env="ipc://$work/s1.sock,ipc://$work/s2.sock" --num-envs=4 --env-offset=4 \
     --learner="ipc://$work/l2.sock" --action-chunk=3 --rollout-async
-windows "$learn2" async 5
-kill -9 "$serve2"
-windows "$learn2" async $(($(lines "$work/async/metrics.jsonl") + 5))
-start serve2 serve "${task[@]}" --num-envs=4 --listen="ipc://$work/s2.sock"
-await "$learn2" grep -qF "envs back, 4 of 4 are there" "$work/learn2.txt"
-kill -9 "$lone"
-windows "$learn2" async $(($(lines "$work/async/metrics.jsonl") + 5))
-start lone2 rollout --env="ipc://$work/s1.sock" --learner="ipc://$work/l2.sock" --num-envs=4 \
-    --action-chunk=3 --rollout-async
-windows "$learn2" async $(($(lines "$work/async/metrics.jsonl") + 5))
+on() { # N: as many windows more
+    windows "$learn2" async $(($(lines "$work/async/metrics.jsonl") + $1))
+}
+back() { # N: the envs of the second server are there again for the N-th time
+    [ "$(grep -cE "envs( back)?, 4 of 4 are there" "$work/learn2.txt")" -ge "$1" ]
+}
+joined() { # N: the lone worker has come for the N-th time
+    [ "$(grep -c "joined with envs 0 to 3" "$work/learn2.txt")" -ge "$1" ]
+}
+on 5
+for ((i = 1; i <= kills; i++)); do
+    sleep 0.0$((RANDOM % 10))
+    kill -9 "$serve2"
+    on 5
+    start serve2 serve "${task[@]}" --num-envs=4 --listen="ipc://$work/s2.sock"
+    serve2=$pid
+    await "$learn2" back $i
+    sleep 0.0$((RANDOM % 10))
+    kill -9 "$lone"
+    on 5
+    start lone rollout --env="ipc://$work/s1.sock" --learner="ipc://$work/l2.sock" --num-envs=4 \
+        --action-chunk=3 --rollout-async
+    lone=$pid
+    await "$learn2" joined $((i + 1))
+done
+on 5
 kill -TERM "$learn2"
 wait "$learn2" || fail "learn2: $(cat "$work/learn2.txt")"
 [ -s "$work/async/policy.h5" ] || fail "no policy"

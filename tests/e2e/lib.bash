@@ -52,3 +52,31 @@ lines() { # FILE: how many it has; 0 before it is there
     if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi
 }
 has_lines() { [ "$(lines "$1")" -ge "$2" ]; }
+
+# FOLDER: of each window of a training from groups the numbers that do not depend on the clock. One that
+# was made again with the same result, after a kill between its metrics and its checkpoint, counts once.
+window_numbers() {
+    awk '{
+        out = ""
+        while (match($0, /"(step|train\/(success|loss|kl|grad_norm|std|log_ratio_max)|groups\/[a-z_]*)": *[^,}]*/)) {
+            out = out substr($0, RSTART, RLENGTH) "\n"
+            $0 = substr($0, RSTART + RLENGTH)
+        }
+        if (!seen[out]++) printf "%s", out
+    }' "$1/metrics.jsonl"
+}
+
+# killed FOLDER COMMAND...: a training into FOLDER that writes a checkpoint every window; it is killed at a
+# random moment after its next window, and goes on from its checkpoint in the next call
+killed() {
+    local dir=$1 resume=() pid
+    if [ -e "$dir/checkpoint.h5" ]; then resume=(--resume); fi
+    "${@:2}" --checkpoint-every=1 --updates=1000000 --out="$dir" "${resume[@]}" >"$dir.txt" 2>&1 &
+    pid=$!
+    pids+=("$pid")
+    await "$pid" has_lines "$dir/metrics.jsonl" $(($(lines "$dir/metrics.jsonl") + 1))
+    await "$pid" [ -e "$dir/checkpoint.h5" ]
+    sleep 0.0$((RANDOM % 10))
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null || true
+}

@@ -29,10 +29,6 @@ options=(--suite=tabletop --tasks=0,1 "${groups[@]}" --start-states=4
 run whole train "${options[@]}" --updates=3 --out="$work/whole"
 grep -q "of tabletop/0" "$work/whole.txt" && grep -q "of tabletop/1" "$work/whole.txt" ||
     fail "not both tasks: $(cat "$work/whole.txt")"
-numbers() {
-    grep -oE '"(step|train/(success|loss|kl|grad_norm|std|log_ratio_max)|groups/[a-z_]*)": *[^,}]*' \
-        "$work/$1/metrics.jsonl"
-}
 [ "$(wc -l <"$work/whole/metrics.jsonl")" = 3 ] || fail "not 3 windows"
 grep -qE '"train/log_ratio_max": *0[,}]' "$work/whole/metrics.jsonl" || fail "nothing was learned from"
 ! grep -E '"train/log_ratio_max": *[1-9]|"train/log_ratio_max": *0\.' "$work/whole/metrics.jsonl" ||
@@ -40,7 +36,12 @@ grep -qE '"train/log_ratio_max": *0[,}]' "$work/whole/metrics.jsonl" || fail "no
 
 run half train "${options[@]}" --updates=1 --out="$work/half"
 run rest train "${options[@]}" --updates=3 --out="$work/half" --resume
-diff <(numbers whole) <(numbers half) || fail "the break changed the run"
+diff <(window_numbers "$work/whole") <(window_numbers "$work/half") || fail "the break changed the run"
+
+# so does a kill in mid-window: what is lost is no more than that window
+killed "$work/killed" "$SIMSTREAM" train "${options[@]}"
+run rest train "${options[@]}" --updates=3 --out="$work/killed" --resume --checkpoint-every=1
+diff <(window_numbers "$work/whole") <(window_numbers "$work/killed") || fail "the kill changed the run"
 
 for i in 0 1; do
     "$SIMSTREAM" serve --task=tabletop/$i --num-envs=4 --listen="ipc://$work/$i.sock" \
