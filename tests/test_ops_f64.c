@@ -188,6 +188,89 @@ static void rows_go_where_they_should(void **state)
     assert_true(dst[0] == 5 && dst[1] == 6 && dst[2] == 1 && dst[3] == 2);
 }
 
+// Rows picked from a table of t and put at places of another, any of them twice or not at all: what
+// adding does is copying's transpose (an embedding and its gradient), and nothing else is touched.
+static void adding_rows_is_the_transpose_of_copying_them(void **state)
+{
+    struct rng r = rng_make(7, RNG_TEST, 0, 0, 0);
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        const int n = between(&r, 0, 12), t = between(&r, 1, 9), width = between(&r, 1, 40);
+        const int ldt = width + between(&r, 0, 5), ld = width + between(&r, 0, 5);
+        const bool as_it_is = i % 3 == 0 && n <= t; // row i of the table, to row i
+        real *table = normals(&r, (int64_t)t * ldt, 1), *dy = normals(&r, (int64_t)n * ld, 1);
+        real *y = normals(&r, (int64_t)n * ld, 1), *grad = normals(&r, (int64_t)t * ldt, 1);
+        real *y_before = zeros((int64_t)n * ld), *grad_before = zeros((int64_t)t * ldt);
+        int from[12], to[12];
+        double forward = 0, backward = 0;
+
+        memcpy(y_before, y, (size_t)(n * ld) * sizeof *y);
+        memcpy(grad_before, grad, (size_t)(t * ldt) * sizeof *grad);
+        for (int k = 0; k < n; k++) {
+            from[k] = between(&r, 0, t - 1);
+            to[k] = k;
+        }
+        for (int k = n - 1; k > 0; k--) { // in any order
+            const int other = between(&r, 0, k), kept = to[k];
+
+            to[k] = to[other];
+            to[other] = kept;
+        }
+        nn_rows_copy(
+            &(struct nn_rows){
+                .n = n, .width = width, .from = as_it_is ? NULL : from, .to = as_it_is ? NULL : to},
+            table, ldt, y, ld);
+        nn_rows_add(
+            &(struct nn_rows){
+                .n = n, .width = width, .from = as_it_is ? NULL : to, .to = as_it_is ? NULL : from},
+            dy, ld, grad, ldt);
+        for (int k = 0; k < n; k++) {
+            const real *row = table + (as_it_is ? k : from[k]) * ldt;
+
+            assert_memory_equal(y + (as_it_is ? k : to[k]) * ld, row, (size_t)width * sizeof *row);
+        }
+        for (int k = 0; k < n * ld; k++) {
+            if (k % ld >= width)
+                assert_true(y[k] == y_before[k]);
+            else
+                forward += y[k] * dy[k];
+        }
+        for (int k = 0; k < t * ldt; k++) {
+            if (k % ldt >= width)
+                assert_true(grad[k] == grad_before[k]);
+            else
+                backward += table[k] * (grad[k] - grad_before[k]);
+        }
+        assert_close(forward, backward, 1e-10, 1e-10);
+        mem_free(table);
+        mem_free(dy);
+        mem_free(y);
+        mem_free(grad);
+        mem_free(y_before);
+        mem_free(grad_before);
+    }
+}
+
+static void sums_may_lie_where_their_parts_lie(void **state)
+{
+    struct rng r = rng_make(8, RNG_TEST, 0, 0, 0);
+
+    (void)state;
+    for (int n = 0; n < 70; n++) {
+        real *a = normals(&r, n, 1), *b = normals(&r, n, 1), *y = zeros(n);
+
+        nn_add(n, a, b, y);
+        for (int k = 0; k < n; k++)
+            assert_true(y[k] == a[k] + b[k]);
+        nn_add(n, a, b, n % 2 ? a : b);
+        assert_memory_equal(n % 2 ? a : b, y, (size_t)n * sizeof *y);
+        mem_free(a);
+        mem_free(b);
+        mem_free(y);
+    }
+}
+
 static void patches_are_ordered_as_convolutions_have_them(void **state)
 {
     uint8_t picture[4 * 6 * 6 * 3];
@@ -427,6 +510,8 @@ int main(void)
         leak_test(activations_agree_with_finite_differences),
         leak_test(rotation_keeps_lengths_and_comes_back),
         leak_test(rows_go_where_they_should),
+        leak_test(adding_rows_is_the_transpose_of_copying_them),
+        leak_test(sums_may_lie_where_their_parts_lie),
         leak_test(patches_are_ordered_as_convolutions_have_them),
         leak_test(attention_agrees_with_its_definition_and_finite_differences),
         leak_test(limits_follow_cumulative_blocks),
