@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Streaming against collect-then-update, for a vision-language-action policy that learns from groups.
+"""Streaming against collect-then-update, for policies of action chunks that learn from groups of episodes.
 
-    python3 bench/streaming.py build/simstream [--init run/sft] [--reps 3] [--windows 6]
+    python3 bench/streaming.py build/simstream [--task tabletop/5 --init run/sft] [--reps 3]
 
 One run collects a window, updates, and collects the next; that it spends shares c and u = 1 - c of its time
 on the two is in its own metrics. With --train-async, --rollout-async and --streaming both go on at the same
@@ -9,7 +9,8 @@ time, so at best it takes max(c, u) of that time: the overlap bound. The learnin
 episode is is a function of its number and the weights, so all runs play the same episodes.
 
 Inference and update wait for a modelled accelerator (nn/accel.h), or both would want the same processors:
-overlap is then no gain on any machine. Without --init a small policy is made from demonstrations first.
+overlap is then no gain on any machine. Without --init a new perceptron plays, whose groups are never
+uniform; --init is a policy of simstream sft that succeeds now and then in a task of a suite.
 Prints one JSON line with min, median and max of the repetitions, which are interleaved.
 """
 import argparse
@@ -19,10 +20,6 @@ import statistics
 import subprocess
 import tempfile
 
-CAMERAS = {"cameras": "agentview:16x16:upright,robot0_eye_in_hand:16x16:upright", "render_samples": 1}
-SMALL = {"image": 16, "patch": 8, "chunk": 8, "vision_width": 32, "vision_layers": 1, "vision_heads": 2,
-         "vision_mlp": 64, "width": 64, "layers": 2, "heads": 2, "kv_heads": 1, "head_dim": 32, "mlp": 128,
-         "expert_width": 64, "expert_mlp": 128}
 ROWS = {"collect_then_update": [],
         "train_async": ["--train-async"],
         "streaming": ["--train-async", "--rollout-async", "--streaming"]}
@@ -34,25 +31,19 @@ def call(*command):
         raise SystemExit(f"{' '.join(map(str, command))}: exit {done.returncode}: {done.stderr[-1000:]}")
 
 
-def make_policy(program, folder, task):
-    model = folder / "small.json"
-    model.write_text(json.dumps(SMALL))
-    call(program, "eval", f"--task={task}", "--policy=expert", "--episodes=4", "--record=hdf5",
-         f"--kwargs={json.dumps(CAMERAS)}", f"--out={folder}/demos")
-    call(program, "sft", f"--data={folder}/demos/demos.hdf5", f"--model={model}", "--steps=300",
-         "--batch=16", "--warmup=20", "--lr=0.003", f"--out={folder}/sft")
-    return folder / "sft"
-
-
-def run(options, init, folder, switches):
+def run(options, folder, switches):
     """Env steps per second, and the share of the time that was spent on waiting for episodes."""
-    suite, index = options.task.rsplit("/", 1)
-    call(options.program, "train", f"--suite={suite}", f"--tasks={index}", f"--init={init}", "--algo=rloo",
-         "--group-size=4", f"--num-envs={options.num_envs}", f"--window-episodes={2 * options.num_envs}",
-         "--window-max=1", f"--updates={options.windows + 1}", "--total-steps=1000000000000", "--lr=0",
-         "--lr-final=0", "--epochs=1", "--minibatches=1", "--explore=0.3", "--max-staleness=1",
-         f"--accel-infer={options.accel_infer}", f"--accel-update-row={options.accel_episode}",
-         f"--out={folder}", '--kwargs={"max_episode_steps": 64}', *switches)
+    if options.init:
+        suite, index = options.task.rsplit("/", 1)
+        what = [f"--suite={suite}", f"--tasks={index}", f"--init={options.init}"]
+    else:
+        what = [f"--task={options.task}", "--action-chunk=8", "--hidden=32"]
+    call(options.program, "train", *what, "--algo=rloo", "--group-size=4", f"--num-envs={options.num_envs}",
+         f"--window-episodes={2 * options.num_envs}", "--window-max=1", f"--updates={options.windows + 1}",
+         "--total-steps=1000000000000", "--lr=0", "--lr-final=0", "--epochs=1", "--minibatches=1",
+         "--explore=0.3", "--max-staleness=1", f"--accel-infer={options.accel_infer}",
+         f"--accel-update-row={options.accel_episode}", f"--out={folder}",
+         '--kwargs={"max_episode_steps": 64}', *switches)
     windows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     # the first window is for warming up; the metrics have the time at the end of each
     length = [b["time/seconds"] - a["time/seconds"] for a, b in zip(windows, windows[1:])]
@@ -68,23 +59,22 @@ def spread(values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("--init", type=pathlib.Path, help="policy of simstream sft (default: a small one)")
-    parser.add_argument("--task", default="tabletop/0", help="a task of a suite (default: %(default)s)")
+    parser.add_argument("--init", type=pathlib.Path, help="policy to begin with (default: a new perceptron)")
+    parser.add_argument("--task", default="HalfCheetah-v5", help="(default: %(default)s)")
     parser.add_argument("--num-envs", type=int, default=16, help="(default: %(default)s)")
-    parser.add_argument("--windows", type=int, default=6, help="counted ones of a run (default: %(default)s)")
+    parser.add_argument("--windows", type=int, default=10, help="counted ones of a run (default: %(default)s)")
     parser.add_argument("--reps", type=int, default=3, help="(default: %(default)s)")
     parser.add_argument("--accel-infer", default="40ms", help="time of an inference (default: %(default)s)")
-    parser.add_argument("--accel-episode", default="60ms",
+    parser.add_argument("--accel-episode", default="20ms",
                         help="time of forward and backward per episode (default: %(default)s)")
     options = parser.parse_args()
     rate = {name: [] for name in ROWS}
     share = []
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        init = options.init or make_policy(options.program, scratch, options.task)
         for rep in range(options.reps):
             for name, switches in ROWS.items():
-                steps_per_s, waited = run(options, init, scratch / f"{name}{rep}", switches)
+                steps_per_s, waited = run(options, scratch / f"{name}{rep}", switches)
                 rate[name].append(steps_per_s)
                 if name == "collect_then_update":
                     share.append(waited)

@@ -31,10 +31,3 @@ void simd_limit(enum simd_level level)
 {
     atomic_store(&limit, level);
 }
-
-const char *simd_name(enum simd_level level)
-{
-    static const char *const name[] = {"base", "avx2", "avx512"};
-
-    return name[level];
-}

@@ -15,6 +15,4 @@ enum simd_level simd_level(void);
 // Use no more than `level`.
 void simd_limit(enum simd_level level);
 
-const char *simd_name(enum simd_level level);
-
 #endif
