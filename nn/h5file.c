@@ -110,13 +110,15 @@ static const char *type_name(enum h5_type type)
     return names[type];
 }
 
-// Access properties: in memory. The oldest format, because H5Fget_file_image changes a byte of
-// the newer ones without their checksum, so that they cannot be opened again.
-static hid_t memory_access(void)
+// Access properties: in memory, or on disk without locks, which some network file systems lack. The
+// oldest format, because H5Fget_file_image changes a byte of the newer ones without their checksum,
+// so that they cannot be opened again.
+static hid_t access_list(bool memory)
 {
     hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
 
-    if (fapl >= 0 && (H5Pset_fapl_core(fapl, GROW_BYTES, false) < 0 ||
+    if (fapl >= 0 && ((memory ? H5Pset_fapl_core(fapl, GROW_BYTES, false)
+                              : H5Pset_file_locking(fapl, false, true)) < 0 ||
                       H5Pset_libver_bounds(fapl, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110) < 0)) {
         H5Pclose(fapl);
         return -1;
@@ -144,7 +146,7 @@ enum status h5file_create(struct h5file **out)
     hid_t fapl, id;
 
     enter();
-    fapl = memory_access();
+    fapl = access_list(true);
     id = H5Fcreate(memory_name(name), H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
     H5Pclose(fapl);
     if (id < 0)
@@ -196,7 +198,7 @@ static enum status read_all(const char *path, uint8_t **bytes, size_t *n)
 // Open an image of a file; HDF5 copies the bytes.
 static hid_t open_image(uint8_t *bytes, size_t n)
 {
-    hid_t fapl = memory_access(), id = -1;
+    hid_t fapl = access_list(true), id = -1;
     char name[64];
 
     if (fapl < 0)
@@ -275,19 +277,6 @@ void h5file_close(struct h5file *f)
 
 // ------------------------------------------------------------------ on disk
 
-// Access properties: on disk, without locks, which some network file systems lack.
-static hid_t disk_access(void)
-{
-    hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
-
-    if (fapl >= 0 && (H5Pset_file_locking(fapl, false, true) < 0 ||
-                      H5Pset_libver_bounds(fapl, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110) < 0)) {
-        H5Pclose(fapl);
-        return -1;
-    }
-    return fapl;
-}
-
 static enum status make_names(struct h5file *f, const char *path)
 {
     size_t n = strlen(path) + sizeof ".tmp";
@@ -314,7 +303,7 @@ enum status h5file_stream(struct h5file **out, const char *path)
     st = make_names(f, path);
     if (st == ST_OK) {
         enter();
-        fapl = disk_access();
+        fapl = access_list(false);
         f->id = f->at = H5Fcreate(f->temp_path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
         H5Pclose(fapl);
         if (f->id < 0)
@@ -367,7 +356,7 @@ enum status h5file_open_large(struct h5file **out, const char *path)
     if (!file_exists(path))
         return FAIL(ST_MISSING, "there is no file '%s'", path);
     enter();
-    fapl = disk_access();
+    fapl = access_list(false);
     id = H5Fopen(path, H5F_ACC_RDONLY, fapl);
     H5Pclose(fapl);
     if (id < 0)

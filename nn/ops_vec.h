@@ -93,8 +93,8 @@ ALWAYS TARGET LEVEL(vec) LEVEL(exp)(LEVEL(vec) x)
     return (LEVEL(vec))((mid & (LEVEL(ivec))p) | (over & 0x7f800000));
 }
 
-// tanh |x| = e / (e + 2) with e = exp(2 |x|) - 1, which loses nothing near zero (see
-// linear_priv.h).
+// tanh |x| = e / (e + 2) with e = exp(2 |x|) - 1. With 2 |x| = k ln 2 + r and |r| <= ln 2 / 2,
+// e = 2^k (exp(r) - 1) + (2^k - 1), which loses nothing near zero; exp(r) - 1 by its power series.
 ALWAYS TARGET LEVEL(vec) LEVEL(tanh)(LEVEL(vec) x)
 {
     const float rounder = 12582912.0f;

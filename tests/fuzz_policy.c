@@ -6,28 +6,16 @@
 #include "evaluation/policy_act.h"
 #include "evaluation/policy_openpi.h"
 
-#include "common/base/mem.h"
-#include "common/base/rng.h"
+#include "tests/fuzz_testing.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define INPUT_MAX 4096
 #define SEEDS_MAX 512
 #define N_ACT     7
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static volatile double sink;
-
-static void must(int fine, const char *what)
-{
-    if (!fine) {
-        fprintf(stderr, "fuzz_policy: %s\n", what);
-        abort();
-    }
-}
 
 static void touch(const float *v, size_t n)
 {
@@ -97,7 +85,7 @@ static int try_chunk(const uint8_t *data, size_t size, bool json)
 
 static int try_one(const uint8_t *data, size_t size)
 {
-    if (size < 1 || size > INPUT_MAX)
+    if (size < 1 || size > FUZZ_INPUT_MAX)
         return 0;
     switch (data[0] % 3) {
     case 0:
@@ -117,19 +105,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef SIMSTREAM_LIBFUZZER
 
-struct seed {
-    uint8_t bytes[INPUT_MAX];
-    size_t n;
-};
-
-static struct seed seeds[SEEDS_MAX];
+static struct fuzz_seed seeds[SEEDS_MAX];
 static int n_seed;
 
 static void add(uint8_t decoder, const void *bytes, size_t n)
 {
-    struct seed *s = &seeds[n_seed++];
+    struct fuzz_seed *s = &seeds[n_seed++];
 
-    must(n_seed <= SEEDS_MAX && n < INPUT_MAX, "too many seeds");
+    must(n_seed <= SEEDS_MAX && n < FUZZ_INPUT_MAX, "too many seeds");
     s->bytes[0] = decoder;
     memcpy(s->bytes + 1, bytes, n);
     s->n = n + 1;
@@ -143,8 +126,8 @@ static void add_arrays(void)
 
     must(f != NULL, "no tests/golden/policy.txt");
     while (fgets(line, sizeof line, f)) {
-        uint8_t bytes[INPUT_MAX] = "\x81\xa7"
-                                   "actions";
+        uint8_t bytes[FUZZ_INPUT_MAX] = "\x81\xa7"
+                                        "actions";
         size_t n = 9;
         char shape[32];
         unsigned b;
@@ -185,35 +168,14 @@ static void add_texts(void)
 
 int main(int argc, char **argv)
 {
-    long count = argc > 1 ? strtol(argv[1], NULL, 10) : 200000, accepted = 0;
-    struct rng r = rng_make(23, RNG_TEST, 0, 0, 0);
+    long count = argc > 1 ? strtol(argv[1], NULL, 10) : 200000;
     int64_t live = mem_live();
-    struct seed s;
 
     add_arrays();
     add_texts();
     for (int i = 0; i < n_seed; i++)
         (void)try_one(seeds[i].bytes, seeds[i].n);
-    for (long i = 0; i < count; i++) {
-        s = seeds[rng_below(&r, (uint32_t)n_seed)];
-        for (uint32_t k = 1 + rng_below(&r, 3); k > 0; k--) {
-            uint32_t at = 1 + rng_below(&r, (uint32_t)s.n - 1);
-
-            if (rng_below(&r, 8) == 0 && at > 1)
-                s.n = at;
-            else if (rng_below(&r, 2) == 0)
-                s.bytes[at] ^= (uint8_t)(1u << rng_below(&r, 8));
-            else
-                s.bytes[at] = (uint8_t)rng_below(&r, 256);
-            if (s.n < 2)
-                break;
-        }
-        accepted += try_one(s.bytes, s.n);
-    }
-    printf("%ld of %ld messages accepted\n", accepted, count);
-    must(accepted > count / 100 && accepted < count * 9 / 10, "all or nothing is accepted");
-    must(mem_live() == live, "memory is left");
-    return 0;
+    return fuzz_run(seeds, n_seed, rng_make(23, RNG_TEST, 0, 0, 0), count, live, try_one);
 }
 
 #endif

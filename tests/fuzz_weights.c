@@ -5,32 +5,20 @@
 #include "nn/safetensors.h"
 #include "nn/tokenizer.h"
 
-#include "common/base/mem.h"
-#include "common/base/rng.h"
+#include "tests/fuzz_testing.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define INPUT_MAX 2048
-#define SEEDS     5
+#define SEEDS 5
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static volatile double sink;
 
-static void must(int fine, const char *what)
-{
-    if (!fine) {
-        fprintf(stderr, "fuzz_weights: %s\n", what);
-        abort();
-    }
-}
-
 static int try_tensors(const uint8_t *data, size_t size)
 {
-    static float x[INPUT_MAX];
-    static uint8_t bytes[INPUT_MAX];
+    static float x[FUZZ_INPUT_MAX];
+    static uint8_t bytes[FUZZ_INPUT_MAX];
     struct safetensors *s;
     uint64_t total = 0;
 
@@ -79,7 +67,7 @@ static int try_vocabulary(const uint8_t *data, size_t size)
 
 static int try_one(const uint8_t *data, size_t size)
 {
-    if (size < 1 || size > INPUT_MAX)
+    if (size < 1 || size > FUZZ_INPUT_MAX)
         return 0;
     return data[0] % 2 ? try_vocabulary(data + 1, size - 1) : try_tensors(data + 1, size - 1);
 }
@@ -92,21 +80,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #ifndef SIMSTREAM_LIBFUZZER
 
-struct seed {
-    uint8_t bytes[INPUT_MAX];
-    size_t n;
-};
+static struct fuzz_seed seeds[SEEDS];
 
-static struct seed seeds[SEEDS];
-
-static void add_text(struct seed *s, uint8_t reader, const char *text)
+static void add_text(struct fuzz_seed *s, uint8_t reader, const char *text)
 {
     s->bytes[0] = reader;
     memcpy(s->bytes + 1, text, strlen(text));
     s->n = 1 + strlen(text);
 }
 
-static void add_tensors(struct seed *s, const char *header, size_t n)
+static void add_tensors(struct fuzz_seed *s, const char *header, size_t n)
 {
     uint64_t length = strlen(header);
 
@@ -116,13 +99,13 @@ static void add_tensors(struct seed *s, const char *header, size_t n)
     s->n = 9 + length + n;
 }
 
-static void add_golden(struct seed *s)
+static void add_golden(struct fuzz_seed *s)
 {
     FILE *f = fopen(TESTS_DIR "/golden/package.safetensors", "rb");
 
     must(f != NULL, "no tests/golden/package.safetensors");
     s->bytes[0] = 0;
-    s->n = 1 + fread(s->bytes + 1, 1, INPUT_MAX - 1, f);
+    s->n = 1 + fread(s->bytes + 1, 1, FUZZ_INPUT_MAX - 1, f);
     fclose(f);
 }
 
@@ -141,32 +124,13 @@ static void make_seeds(void)
 
 int main(int argc, char **argv)
 {
-    long count = argc > 1 ? strtol(argv[1], NULL, 10) : 100000, accepted = 0;
-    struct rng r = rng_make(29, RNG_TEST, 0, 0, 0);
+    long count = argc > 1 ? strtol(argv[1], NULL, 10) : 100000;
     int64_t live = mem_live();
-    struct seed s;
 
     make_seeds();
     for (int i = 0; i < SEEDS; i++)
         must(try_one(seeds[i].bytes, seeds[i].n), "a seed is refused");
-    for (long i = 0; i < count; i++) {
-        s = seeds[rng_below(&r, SEEDS)];
-        for (uint32_t k = 1 + rng_below(&r, 3); k > 0 && s.n > 1; k--) {
-            uint32_t at = 1 + rng_below(&r, (uint32_t)s.n - 1);
-
-            if (rng_below(&r, 8) == 0)
-                s.n = at;
-            else if (rng_below(&r, 2) == 0)
-                s.bytes[at] ^= (uint8_t)(1u << rng_below(&r, 8));
-            else
-                s.bytes[at] = (uint8_t)rng_below(&r, 256);
-        }
-        accepted += try_one(s.bytes, s.n);
-    }
-    printf("%ld of %ld files accepted\n", accepted, count);
-    must(accepted > count / 100 && accepted < count * 9 / 10, "all or nothing is accepted");
-    must(mem_live() == live, "memory is left");
-    return 0;
+    return fuzz_run(seeds, SEEDS, rng_make(29, RNG_TEST, 0, 0, 0), count, live, try_one);
 }
 
 #endif
