@@ -92,11 +92,11 @@ static enum status choose_tasks(struct run *r)
         return FAIL(ST_INVAL, "--suite=%s without --tasks", o->suite);
     TRY(indices_each(o->tasks, "--tasks", add_member, r));
     if (r->n_task > 1 && o->learner.rl.algo == RL_PPO)
-        return FAIL(ST_INVAL, "several tasks with --algo=ppo, expected one of groups");
-    if (o->learner.num_envs % (r->n_task * o->learner.rl.group_size) != 0)
-        return FAIL(ST_INVAL,
-                    "--num-envs=%lld of %d tasks in groups of %lld: expected a multiple of both",
-                    (long long)o->learner.num_envs, r->n_task, (long long)o->learner.rl.group_size);
+        return FAIL(ST_INVAL, "several tasks with --algo=ppo, expected one of whole episodes");
+    if (o->learner.num_envs % (r->n_task * rl_group_size(&o->learner.rl)) != 0)
+        return FAIL(
+            ST_INVAL, "--num-envs=%lld of %d tasks in groups of %lld: expected a multiple of both",
+            (long long)o->learner.num_envs, r->n_task, (long long)rl_group_size(&o->learner.rl));
     return ST_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "learner/actor.h"
 
 #include "common/base/mem.h"
+#include "learner/scale.h"
 #include "nn/encoder.h"
 #include "nn/gaussian.h"
 #include "nn/mlp.h"
@@ -14,13 +15,14 @@ struct actor {
     struct model_table table;
     struct encoder encoder;
     struct encoder_rows seen;
-    struct mlp net;
-    struct mlp_rows rows;
+    struct mlp net, value;
+    struct mlp_rows rows, value_rows;
+    bool critic;
     struct obsnorm norm;
     float *raw; // (ACTOR_ROWS, n_obs)
     float *obs; // (ACTOR_ROWS, REAL_LD(n_obs)) normalised
-    float *x,
-        *x_grad; // (ACTOR_ROWS, REAL_LD(n_in)) what the network sees; obs, NULL without vision
+    // (ACTOR_ROWS, REAL_LD(n_in)) what the networks see; NULL without vision
+    float *x, *x_grad, *value_x_grad;
     const uint8_t **pictures; // (ACTOR_ROWS, n_view)
     int width, n_act;
     float *log_std, *inv_std; // (width)
@@ -61,6 +63,10 @@ static enum status build(struct actor *a, const struct weights *w)
     TRY(encoder_rows_init(&a->seen, &a->encoder, ACTOR_ROWS, true));
     TRY(mlp_init(&a->net, &a->shape, a->shape.n_act));
     TRY(mlp_rows_init(&a->rows, &a->net, ACTOR_ROWS, true));
+    if (a->critic) {
+        TRY(mlp_init(&a->value, &a->shape, 1));
+        TRY(mlp_rows_init(&a->value_rows, &a->value, ACTOR_ROWS, true));
+    }
     TRY(obsnorm_init(&a->norm, a->shape.n_obs));
     obsnorm_set(&a->norm, w->obs_mean, w->obs_var);
     a->raw = mem_alloc(ACTOR_ROWS * n_obs, sizeof *a->raw);
@@ -69,21 +75,23 @@ static enum status build(struct actor *a, const struct weights *w)
         return ST_NOMEM;
     if (!has_vision(a))
         return ST_OK;
-    a->x = mem_alloc(2 * n_in, sizeof *a->x);
+    a->x = mem_alloc(3 * n_in, sizeof *a->x);
     a->pictures = mem_alloc(ACTOR_ROWS * (size_t)a->shape.vision.stack, sizeof a->pictures[0]);
     if (!a->x || !a->pictures)
         return ST_NOMEM;
     a->x_grad = a->x + n_in;
+    a->value_x_grad = a->x_grad + n_in;
     return ST_OK;
 }
 
-enum status actor_create(struct actor **out, const struct weights *w, int64_t budget)
+enum status actor_create(struct actor **out, const struct weights *w, int64_t budget, bool critic)
 {
     struct actor *a = mem_alloc(1, sizeof *a);
     enum status st;
 
     if (!a)
         return ST_NOMEM;
+    a->critic = critic;
     st = w->vla ? build_vla(a, w, budget) : build(a, w);
     if (st != ST_OK) {
         actor_destroy(a);
@@ -102,6 +110,8 @@ void actor_destroy(struct actor *a)
     encoder_rows_fini(&a->seen);
     mlp_fini(&a->net);
     mlp_rows_fini(&a->rows);
+    mlp_fini(&a->value);
+    mlp_rows_fini(&a->value_rows);
     obsnorm_fini(&a->norm);
     mem_free(a->raw);
     mem_free(a->obs);
@@ -130,7 +140,13 @@ int actor_ld(const struct actor *a)
 
 int64_t actor_params(const struct actor *a)
 {
-    // perceptrons: the value network's come behind
+    return a->vla      ? actor_vla_params(a->vla)
+           : a->critic ? a->table.n_param
+                       : a->table.n_policy; // the value network's come behind
+}
+
+int64_t actor_critic_at(const struct actor *a)
+{
     return a->vla ? actor_vla_params(a->vla) : a->table.n_policy;
 }
 
@@ -162,6 +178,8 @@ void actor_use(struct actor *a, const float *params)
     }
     encoder_pack(&a->encoder, params);
     mlp_pack(&a->net, params + a->table.n_encoder);
+    if (a->critic)
+        mlp_pack(&a->value, params + a->table.n_policy);
 }
 
 const float *actor_log_std(const struct actor *a)
@@ -198,6 +216,8 @@ enum status actor_forward(struct actor *a, const struct actor_row *rows, int n, 
         x = a->x;
     }
     *mean = mlp_forward(&a->net, &a->rows, x, n);
+    if (a->critic)
+        mlp_forward(&a->value, &a->value_rows, x, n);
     return ST_OK;
 }
 
@@ -206,18 +226,50 @@ float *actor_mean_grad(struct actor *a)
     return a->vla ? actor_vla_mean_grad(a->vla) : mlp_out_grad(&a->net, &a->rows);
 }
 
+float actor_value(const struct actor *a, int i)
+{
+    return a->vla ? actor_vla_value(a->vla)[i]
+                  : a->value_rows.act[a->value.n_layer - 1][(size_t)i * REAL_LD(1)];
+}
+
+float *actor_value_grad(struct actor *a, int i)
+{
+    return a->vla ? actor_vla_value_grad(a->vla) + i
+                  : mlp_out_grad(&a->value, &a->value_rows) + (size_t)i * REAL_LD(1);
+}
+
+void actor_value_rescale(const struct actor *a, float *params, double old_mean, double old_std,
+                         double mean, double std)
+{
+    const struct model_piece *last = &a->table.piece[a->table.n_piece - 2];
+    float *row = params + (a->vla ? actor_vla_value_at(a->vla) : last->offset);
+
+    scale_preserve(row, a->vla ? actor_vla_value_cols(a->vla) : last->cols, old_mean, old_std, mean,
+                   std);
+}
+
 void actor_backward(struct actor *a, int n, const float *log_std_grad, float *grad)
 {
+    const size_t n_x = (size_t)n * (size_t)REAL_LD(model_n_in(&a->shape));
+    const float *x = has_vision(a) ? a->x : a->obs;
     float *to = grad + actor_log_std_at(a);
 
     for (int d = 0; d < a->width && actor_latent(a) == 0; d++)
         to[d % a->n_act] += log_std_grad[d];
     if (a->vla) {
-        actor_vla_backward(a->vla, grad);
+        actor_vla_backward(a->vla, a->critic, grad);
         return;
     }
-    mlp_backward(&a->net, &a->rows, has_vision(a) ? a->x : a->obs, n, grad + a->table.n_encoder,
-                 a->x_grad);
+    mlp_backward(&a->net, &a->rows, x, n, grad + a->table.n_encoder, a->x_grad);
+    if (a->critic) {
+        float *pad = actor_value_grad(a, 0);
+
+        for (int i = 0; i < n; i++)
+            memset(pad + (size_t)i * REAL_LD(1) + 1, 0, (REAL_LD(1) - 1) * sizeof *pad);
+        mlp_backward(&a->value, &a->value_rows, x, n, grad + a->table.n_policy, a->value_x_grad);
+        for (size_t i = 0; has_vision(a) && i < n_x; i++)
+            a->x_grad[i] += a->value_x_grad[i];
+    }
     if (has_vision(a))
         encoder_backward(&a->encoder, &a->seen, a->pictures, n, a->x_grad, grad);
 }

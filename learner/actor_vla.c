@@ -30,7 +30,8 @@ struct actor_vla {
     int *cu_image, *cu_text, *camera, *text; // (rows + 1) twice, (rows, cameras), (rows, room_text)
     const uint8_t **image;                   // (rows, cameras)
     float *state;                            // (rows, VLA_STATE)
-    float *mean, *grad, *value;              // (rows, width) twice, (rows)
+    float *mean, *grad;                      // (rows, width)
+    float *value, *value_grad;               // (rows)
     // of a flow: where its steps begin (rows, width), their times and numbers
     float *noisy;
     double *time; // (rows)
@@ -55,7 +56,7 @@ static enum status build(struct actor_vla *a, const struct weights *w, int64_t b
     TRY(vla_net_init(&a->net, c, NULL));
     a->cu_image = mem_alloc(2 * (rows + 1) + rows * n_camera, sizeof a->cu_image[0]);
     a->image = mem_alloc(rows * n_camera, sizeof a->image[0]);
-    a->state = mem_alloc(rows * (VLA_STATE + 2 * width + 1), sizeof a->state[0]);
+    a->state = mem_alloc(rows * (VLA_STATE + 2 * width + 2), sizeof a->state[0]);
     a->noisy = mem_alloc(rows * width, sizeof a->noisy[0]);
     a->time = mem_alloc(rows, sizeof a->time[0]);
     a->step = mem_alloc(rows, sizeof a->step[0]);
@@ -66,6 +67,7 @@ static enum status build(struct actor_vla *a, const struct weights *w, int64_t b
     a->mean = a->state + rows * VLA_STATE;
     a->grad = a->mean + rows * width;
     a->value = a->grad + rows * width;
+    a->value_grad = a->value + rows;
     return ST_OK;
 }
 
@@ -301,7 +303,27 @@ float *actor_vla_mean_grad(struct actor_vla *a)
     return a->grad;
 }
 
-void actor_vla_backward(struct actor_vla *a, float *grad)
+const float *actor_vla_value(const struct actor_vla *a)
+{
+    return a->value;
+}
+
+float *actor_vla_value_grad(struct actor_vla *a)
+{
+    return a->value_grad;
+}
+
+int64_t actor_vla_value_at(const struct actor_vla *a)
+{
+    return a->net.t.value;
+}
+
+int actor_vla_value_cols(const struct actor_vla *a)
+{
+    return (int)a->about->model.expert_width;
+}
+
+void actor_vla_backward(struct actor_vla *a, bool critic, float *grad)
 {
     struct heads_flow f[SPEC_ACT_MAX];
 
@@ -311,5 +333,5 @@ void actor_vla_backward(struct actor_vla *a, float *grad)
         steps_of_row(a, i, f);
         heads_flow_unit_backward(f, (int)a->about->model.action, width_of(a), d, d);
     }
-    vla_backward(&a->net, a->work, &a->batch, a->grad, NULL, grad);
+    vla_backward(&a->net, a->work, &a->batch, a->grad, critic ? a->value_grad : NULL, grad);
 }

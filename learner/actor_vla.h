@@ -34,6 +34,11 @@ void actor_vla_use(struct actor_vla *a, const float *params);
 NODISCARD enum status actor_vla_forward(struct actor_vla *a, const struct actor_row *rows, int n,
                                         const float **mean);
 float *actor_vla_mean_grad(struct actor_vla *a);
-void actor_vla_backward(struct actor_vla *a, float *grad); // without log_std's part
+const float *actor_vla_value(const struct actor_vla *a);
+float *actor_vla_value_grad(struct actor_vla *a);
+int64_t actor_vla_value_at(const struct actor_vla *a); // the value head's row; its bias is behind
+int actor_vla_value_cols(const struct actor_vla *a);
+// Without log_std's part; `critic`: with the value's.
+void actor_vla_backward(struct actor_vla *a, bool critic, float *grad);
 
 #endif

@@ -27,11 +27,12 @@ struct groups {
 
 enum status groups_create(struct groups **out, const struct groups_config *cfg)
 {
+    const int low = cfg->baseline == GROUP_NONE ? 1 : 2;
     struct groups *g;
     size_t size;
 
-    if (cfg->size < 2 || cfg->size > GROUPS_SIZE_MAX)
-        return FAIL(ST_INVAL, "groups of %d episodes, expected 2 to %d", cfg->size,
+    if (cfg->size < low || cfg->size > GROUPS_SIZE_MAX)
+        return FAIL(ST_INVAL, "groups of %d episodes, expected %d to %d", cfg->size, low,
                     GROUPS_SIZE_MAX);
     g = mem_alloc(1, sizeof *g);
     if (!g)
@@ -216,6 +217,8 @@ static enum group_fate judge(struct groups *g, struct group_result *r)
     }
     memset(advantage, 0, (size_t)g->cfg.size * sizeof *advantage);
     r->mean = n > 0 ? sum / n : 0;
+    if (g->cfg.baseline == GROUP_NONE)
+        return n > 0 ? GROUP_KEPT : GROUP_SINGLE;
     if (n < 2)
         return GROUP_SINGLE;
     if (low == high)

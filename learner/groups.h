@@ -13,6 +13,9 @@
 // come, at the last call before one of them would be too old. The clock is the policy version.
 // Members that ended by an error are members without a score.
 //
+// For a policy with a critic (GROUP_NONE) there are no such comparisons: groups of any size, 1 too,
+// are kept whatever their scores are, with advantages of 0 for others to fill in.
+//
 // Episodes are borrowed pointers that nothing is read through. Threads: one at a time.
 #ifndef LEARNER_GROUPS_H
 #define LEARNER_GROUPS_H
@@ -24,11 +27,11 @@
 #define GROUPS_SIZE_MAX 256
 #define GROUPS_LATE_MAX 4096 // settled groups whose late members are known as such
 
-enum group_baseline { GROUP_RLOO, GROUP_GRPO, GROUP_DRGRPO };
+enum group_baseline { GROUP_RLOO, GROUP_GRPO, GROUP_DRGRPO, GROUP_NONE };
 #define GROUP_BASELINES "rloo|grpo|drgrpo"
 
 struct groups_config {
-    int size;     // members of a group, 2..GROUPS_SIZE_MAX
+    int size;     // members of a group, 2..GROUPS_SIZE_MAX; without a baseline from 1
     uint64_t eta; // versions that a member may be old when its group is settled
     enum group_baseline baseline;
 };
@@ -48,7 +51,7 @@ enum group_fate {
     GROUP_KEPT,
     GROUP_UNIFORM, // all scores are the same
     GROUP_STALE,   // a member is too old
-    GROUP_SINGLE,  // fewer than two members with a score
+    GROUP_SINGLE,  // fewer than two members with a score; without a baseline: none
 };
 
 // A settled group. The arrays hold until the next call.

@@ -108,9 +108,11 @@ static enum status check_kind(const struct hub *hub, const struct join *j)
     const uint32_t size = hub->cfg.group_size;
 
     if (size == 0)
-        return j->chunk == 0 ? ST_OK
-                             : FAIL(ST_INVAL, "the worker plays whole episodes (--action-chunk), "
-                                              "the learner learns from steps (--algo=ppo)");
+        return j->chunk == 0
+                   ? ST_OK
+                   : FAIL(ST_INVAL,
+                          "the worker plays whole episodes (--action-chunk), "
+                          "the learner learns from steps (--algo=ppo; for chunks: chunk-ppo)");
     if (j->chunk == 0)
         return FAIL(ST_INVAL, "the worker sends steps, the learner learns from groups of whole "
                               "episodes: expected --action-chunk");

@@ -19,6 +19,7 @@ static enum status put_all(struct h5file *f, const struct stored *s, struct rl_u
     TRY(h5file_put_int(f, "adam_step", state.n_step));
     TRY(h5file_put(f, "adam_m", H5_F32, state.n, 0, state.m));
     TRY(h5file_put(f, "adam_v", H5_F32, state.n, 0, state.v));
+    TRY(h5file_put(f, "averages", H5_F64, 2, 3, state.averages));
     TRY(saved_put_options(f, options, s));
     return saved_put_progress(f, p);
 }
@@ -54,6 +55,7 @@ static enum status get_all(struct h5file *f, const struct stored *s, struct rl_u
     rl_get(u, &state);
     TRY(h5file_get(f, "adam_m", H5_F32, state.n, 0, state.m));
     TRY(h5file_get(f, "adam_v", H5_F32, state.n, 0, state.v));
+    TRY(h5file_get(f, "averages", H5_F64, 2, 3, state.averages));
     TRY(weights_get(&w, f));
     st = rl_restore(u, w, n_step);
     weights_drop(w);

@@ -234,8 +234,11 @@ static enum status accumulate(void *self)
 static enum status report(void *self, struct serve_report *r)
 {
     struct learner *l = self;
-    const struct rl_report all = {
-        .stats = &l->stats, .done = &l->s.done, .groups = groups_counts(l->groups), .serve = r};
+    const struct rl_report all = {.stats = &l->stats,
+                                  .done = &l->s.done,
+                                  .groups = groups_counts(l->groups),
+                                  .serve = r,
+                                  .critic = l->s.cfg->rl.algo == RL_CHUNK_PPO};
 
     r->mean_return = rl_window_recent(&l->window);
     r->lag = tally_mean(&l->window.lag);
@@ -291,22 +294,21 @@ static enum status set_up(struct learner *l)
 {
     const struct learner_config *cfg = l->s.cfg;
     const struct rl_config *rl = &cfg->rl;
+    const int64_t size = rl_group_size(rl);
 
-    if (cfg->num_envs < 1 || cfg->num_envs % rl->group_size != 0 ||
-        rl->window_episodes % cfg->num_envs != 0)
+    if (cfg->num_envs < 1 || cfg->num_envs % size != 0 || rl->window_episodes % cfg->num_envs != 0)
         return FAIL(ST_INVAL,
                     "--num-envs=%lld with --group-size=%lld and --window-episodes=%lld: expected "
                     "envs in whole groups, and a window of the same number of episodes of each env",
-                    (long long)cfg->num_envs, (long long)rl->group_size,
-                    (long long)rl->window_episodes);
+                    (long long)cfg->num_envs, (long long)size, (long long)rl->window_episodes);
     l->s.unit = 1;
     l->s.rounds = (uint64_t)(rl->window_episodes / cfg->num_envs);
-    l->s.group_size = (uint32_t)rl->group_size;
+    l->s.group_size = (uint32_t)size;
     l->next = mem_alloc((size_t)cfg->num_envs, sizeof l->next[0]);
     if (!l->next)
         return ST_NOMEM;
     TRY(groups_create(&l->groups,
-                      &(struct groups_config){.size = (int)rl->group_size,
+                      &(struct groups_config){.size = (int)size,
                                               .eta = serve_eta(&l->s),
                                               .baseline = (enum group_baseline)(rl->algo - 1)}));
     TRY(rl_start_read(&l->initial, cfg));

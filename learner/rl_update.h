@@ -1,4 +1,4 @@
-// rl_update.h - the update of a policy of action chunks from groups of episodes: forward and
+// rl_update.h - the update of a policy of action chunks from whole episodes: forward and
 // backward as kept episodes arrive, sums accumulated, one division and one AdamW step when the
 // window closes.
 //
@@ -8,8 +8,14 @@
 // start. With --epochs or --minibatches above 1 the window is kept and its steps are made from
 // memory when it closes, over its episodes in a shuffled order.
 //
-// There is no critic: no value network is trained, and observations keep the scale that the initial
-// policy has.
+// Advantages are those of groups (groups.h), one an episode, without a critic; or with RL_CHUNK_PPO
+// those of a critic, one a decision (chunk_gae.h): values of all decisions are taken before the
+// first step of a window. The critic's loss of a decision is (V - target)^2 / 2 on the scale of
+// PopArt (scale.h), times the weight of the decision's entries in the policy's loss, so that both
+// have one divisor. Advantages are scaled by mean and deviation as in update.h: of the windows
+// before, as long as a window is streamed; the very first one is kept until it closes.
+//
+// Observations keep the scale that the initial policy has.
 //
 // Threads: one at a time.
 #ifndef LEARNER_RL_UPDATE_H
@@ -20,8 +26,9 @@
 #include "learner/token_loss.h"
 #include "learner/update.h"
 
-enum rl_algo { RL_PPO, RL_RLOO, RL_GRPO, RL_DRGRPO }; // the first is update.h's
-#define RL_ALGOS "ppo|" GROUP_BASELINES
+// The first is update.h's, the next are groups'.
+enum rl_algo { RL_PPO, RL_RLOO, RL_GRPO, RL_DRGRPO, RL_CHUNK_PPO };
+#define RL_ALGOS "ppo|" GROUP_BASELINES "|chunk-ppo"
 
 struct rl_config {
     int algo; // enum rl_algo
@@ -46,7 +53,8 @@ struct rl_config {
     }
 #define RL_OPTS(T, r)                                                                            \
     RL_ENUM(T, r.algo, "ppo", "algo",                                                            \
-            "ppo learns from steps; the others from groups of whole episodes, without a critic", \
+            "ppo learns from steps, chunk-ppo from whole episodes of action chunks, both with "  \
+            "a critic; the others from groups of episodes without one",                          \
             RL_ALGOS),                                                                           \
         UPDATE_OPT(T, OPT_INT, r.group_size, 2, GROUPS_SIZE_MAX, "8", "group-size",              \
                    "groups: episodes that begin in the same state"),                             \
@@ -89,6 +97,7 @@ struct rl_stats {
     double clip_fraction, dual_fraction, kl; // of the last pass
     double log_ratio_max;
     double weight_mean, weight_max, capped, ess; // of the importance weights; ess as a share
+    double value_loss, explained_variance;       // with a critic, on the scale of its network
     double grad_norm;                            // before clipping, mean over the steps
     double std_mean, lr;
 };
@@ -100,7 +109,14 @@ NODISCARD enum status rl_create(struct rl_updater **out, const struct update_con
                                 const struct rl_config *rl, const struct weights *w, int64_t total);
 void rl_destroy(struct rl_updater *u); // NULL is fine
 
-// A kept episode, which points into `m`; takes m. `instruction` must stay.
+// Episodes of a group: 1 where there are none.
+static inline int64_t rl_group_size(const struct rl_config *rl)
+{
+    return rl->algo == RL_CHUNK_PPO ? 1 : rl->group_size;
+}
+
+// A kept episode, which points into `m`; takes m. `instruction` must stay; a critic needs no
+// `advantage`.
 NODISCARD enum status rl_add(struct rl_updater *u, struct msg *m, const struct episode *e,
                              const char *instruction, double advantage);
 
@@ -119,10 +135,10 @@ struct rl_state {
     float *m, *v;
     int64_t log_std_at; // the first of the log standard deviations
     int n_log_std;
+    double *averages; // (2, 3) those of advantages and of returns, see scale.h; 0 without a critic
 };
 void rl_get(struct rl_updater *u, struct rl_state *out);
-// Go on from `w` (copied) with moments that were written into the arrays of rl_get; forgets an open
-// window.
+// Go on from `w` (copied) with what was written into the arrays of rl_get; forgets an open window.
 NODISCARD enum status rl_restore(struct rl_updater *u, const struct weights *w, int64_t n_step);
 
 #endif

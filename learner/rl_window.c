@@ -129,6 +129,8 @@ enum status rl_window_write(const struct rl_window *w, const struct rl_report *r
         {"train/window_played", (double)w->played},
         {"train/window_kept", (double)w->kept},
         {"train/loss", trained ? s->loss : NAN},
+        {"train/value_loss", trained && r->critic ? s->value_loss : NAN},
+        {"train/explained_variance", trained && r->critic ? s->explained_variance : NAN},
         {"train/clip_fraction", trained ? s->clip_fraction : NAN},
         {"train/dual_clip_fraction", trained ? s->dual_fraction : NAN},
         {"train/kl", trained ? s->kl : NAN},

@@ -50,6 +50,7 @@ struct rl_report {
     const struct train_progress *done;
     const struct groups_count *groups;
     const struct serve_report *serve;
+    bool critic; // there is one
 };
 NODISCARD enum status rl_window_write(const struct rl_window *w, const struct rl_report *r,
                                       struct metrics *metrics);

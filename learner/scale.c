@@ -80,13 +80,9 @@ void obs_sums_apply(const struct obs_sums *s, const double *shift, int n_obs, do
     *count = total;
 }
 
-void scale_preserve(const struct model_table *table, float *params, double old_mean, double old_std,
-                    double mean, double std)
+void scale_preserve(float *row, int n, double old_mean, double old_std, double mean, double std)
 {
-    const struct model_piece *weight = &table->piece[table->n_piece - 2];
-    float *w = params + weight->offset, *bias = params + table->piece[table->n_piece - 1].offset;
-
-    for (int i = 0; i < weight->cols; i++)
-        w[i] = (float)((double)w[i] * old_std / std);
-    *bias = (float)(((double)*bias * old_std + old_mean - mean) / std);
+    for (int i = 0; i < n; i++)
+        row[i] = (float)((double)row[i] * old_std / std);
+    row[n] = (float)(((double)row[n] * old_std + old_mean - mean) / std);
 }

@@ -47,8 +47,7 @@ void obs_sums_apply(const struct obs_sums *s, const double *shift, int n_obs, do
                     double *mean, double *var);
 
 // PopArt (van Hasselt et al. 2016): change the value network's last layer so that mean + std * V
-// predicts what old_mean + old_std * V did.
-void scale_preserve(const struct model_table *table, float *params, double old_mean, double old_std,
-                    double mean, double std);
+// predicts what old_mean + old_std * V did: `row` is its (n) weights and its bias behind them.
+void scale_preserve(float *row, int n, double old_mean, double old_std, double mean, double std);
 
 #endif

@@ -131,6 +131,7 @@ static void collect_totals(struct updater *u, struct totals *t)
 // the value network keeps its predictions.
 static void move_averages(struct updater *u, const struct totals *t)
 {
+    const struct model_piece *last = &u->nets.table.piece[u->nets.table.n_piece - 2];
     struct scales *s = &u->scales, old = u->scales;
     struct average window = {0};
 
@@ -143,7 +144,7 @@ static void move_averages(struct updater *u, const struct totals *t)
     if (u->cfg.normalize_returns) {
         average_add(&u->ret_average, RET_KEEP, tally_mean(&t->ret), t->ret.square / t->ret.n);
         average_read(&u->ret_average, &s->ret_mean, &s->ret_std);
-        scale_preserve(&u->nets.table, u->params, old.ret_mean, old.ret_std, s->ret_mean,
+        scale_preserve(u->params + last->offset, last->cols, old.ret_mean, old.ret_std, s->ret_mean,
                        s->ret_std);
     }
 }

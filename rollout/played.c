@@ -10,6 +10,7 @@ struct open_episode {
     uint64_t index, group;
     uint32_t member;
     size_t n, n_max; // decisions with outcome; room
+    bool final;      // an observation stands behind theirs
     uint32_t n_sub;
     uint64_t *version; // these as in struct episode
     float *obs, *action, *logp, *reward, *latent;
@@ -70,6 +71,7 @@ void played_begin(struct played *p, int env, uint64_t index, uint64_t group, uin
     e->group = group;
     e->member = member;
     e->n = 0;
+    e->final = false;
     e->n_sub = 0;
 }
 
@@ -127,20 +129,27 @@ static enum status reserve(const struct played *p, struct open_episode *e)
     return ST_OK;
 }
 
+// Observation number n of an episode.
+static void see(const struct played *p, struct open_episode *e, const double *obs,
+                const uint8_t *const *views)
+{
+    float *to = e->obs + e->n * (size_t)p->cfg.n_obs;
+
+    for (int i = 0; i < p->cfg.n_obs; i++)
+        to[i] = (float)obs[i];
+    for (int i = 0; i < p->cfg.n_view; i++)
+        memcpy(e->pictures + e->n * view_bytes(p) + (size_t)i * p->cfg.picture_bytes, views[i],
+               p->cfg.picture_bytes);
+}
+
 enum status played_decide(struct played *p, int env, const struct played_decision *d)
 {
-    const size_t n_obs = (size_t)p->cfg.n_obs, chunk = (size_t)p->cfg.chunk;
-    const size_t width = chunk * (size_t)p->cfg.n_act, n_latent = (size_t)p->cfg.n_latent;
+    const size_t chunk = (size_t)p->cfg.chunk, width = chunk * (size_t)p->cfg.n_act;
+    const size_t n_latent = (size_t)p->cfg.n_latent;
     struct open_episode *e = &p->open[env];
-    float *to;
 
     TRY(reserve(p, e));
-    to = e->obs + e->n * n_obs;
-    for (size_t i = 0; i < n_obs; i++)
-        to[i] = (float)d->obs[i];
-    for (int i = 0; i < p->cfg.n_view; i++)
-        memcpy(e->pictures + e->n * view_bytes(p) + (size_t)i * p->cfg.picture_bytes, d->views[i],
-               p->cfg.picture_bytes);
+    see(p, e, d->obs, d->views);
     memcpy(e->action + e->n * width, d->action, width * sizeof d->action[0]);
     memcpy(e->logp + e->n * chunk, d->logp, chunk * sizeof d->logp[0]);
     if (n_latent > 0)
@@ -163,6 +172,16 @@ void played_outcome(struct played *p, int env, const double *reward, uint32_t ex
     e->n_sub += executed;
 }
 
+enum status played_final(struct played *p, int env, const double *obs, const uint8_t *const *views)
+{
+    struct open_episode *e = &p->open[env];
+
+    TRY(reserve(p, e));
+    see(p, e, obs, views);
+    e->final = true;
+    return ST_OK;
+}
+
 enum status played_end(struct played *p, int env, uint32_t env_global, uint32_t flags, double score,
                        double episode_return, struct msg **out)
 {
@@ -174,7 +193,7 @@ enum status played_end(struct played *p, int env, uint32_t env_global, uint32_t 
                                  .episode_return = episode_return,
                                  .env = env_global,
                                  .member = o->member,
-                                 .flags = flags,
+                                 .flags = flags | (o->final ? EPISODE_FINAL : 0),
                                  .n_decision = (uint32_t)o->n,
                                  .n_sub = o->n_sub,
                                  .n_obs = (uint32_t)p->cfg.n_obs,

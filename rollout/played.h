@@ -42,6 +42,10 @@ NODISCARD enum status played_decide(struct played *p, int env, const struct play
 // Its outcome: `executed` actions and their rewards. With 0 the decision is forgotten.
 void played_outcome(struct played *p, int env, const double *reward, uint32_t executed);
 
+// What was seen last goes behind the decisions' observations; the env has no open decision.
+NODISCARD enum status played_final(struct played *p, int env, const double *obs,
+                                   const uint8_t *const *views);
+
 // The episode has ended: a message. `flags` as in episode.h.
 NODISCARD enum status played_end(struct played *p, int env, uint32_t env_global, uint32_t flags,
                                  double score, double episode_return, struct msg **out);

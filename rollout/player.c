@@ -225,6 +225,15 @@ static enum status infer(void *self, int n)
 
 // ------------------------------------------------------------------ rows in
 
+// Returns go on behind a time limit; a critic says by how much from what is seen there.
+static enum status note_final(struct player *p, int env)
+{
+    struct policy_row row = {0};
+
+    eyes_row(&p->eyes, env, &row);
+    return played_final(p->played, env, row.obs, row.pictures);
+}
+
 static enum status end_episode(struct player *p, int env, const struct row_head *head)
 {
     struct rollout_progress *progress = p->w.progress;
@@ -234,9 +243,12 @@ static enum status end_episode(struct player *p, int env, const struct row_head 
     uint32_t flags = (success ? EPISODE_SUCCESS : 0) | (error ? EPISODE_ERROR : 0);
     struct msg *m;
 
-    // a time-out is a failure like any other; the flag is there for who counts it apart
-    if ((head->flags & ROW_TRUNCATED) && !(head->flags & ROW_TERMINATED))
+    // where success is known a time-out is a failure like any other
+    if ((head->flags & ROW_TRUNCATED) && !(head->flags & ROW_TERMINATED)) {
         flags |= EPISODE_TRUNCATED;
+        if (!judged && !error)
+            TRY(note_final(p, env));
+    }
     atomic_fetch_add(error ? &progress->errors : &progress->episodes, 1);
     TRY(played_end(p->played, env, worker_global(&p->w, env), flags,
                    judged ? (double)success : head->episode_return, head->episode_return, &m));

@@ -11,7 +11,8 @@
 #define VIEWS 2
 #define SIDE  20 // of a picture of the perceptrons; more than the other model's
 
-enum family { STATE, PICTURES, VLA, FLOW, FAMILIES };
+// The second half: with a critic.
+enum family { STATE, PICTURES, VLA, FLOW, KINDS, FAMILIES = 2 * KINDS };
 
 static const char *const instructions[] = {"put the can on the plate", "lift", ""};
 
@@ -19,6 +20,7 @@ static const char *const instructions[] = {"put the can on the plate", "lift", "
 struct rig {
     struct weights *w;
     struct actor *actor;
+    bool critic;
     float obs[ROWS * VLA_STATE];
     double wide[ROWS * VLA_STATE];
     uint8_t pictures[ROWS * VIEWS * SIDE * SIDE * 3];
@@ -48,19 +50,21 @@ static struct weights *perceptrons(bool pictures)
     return w;
 }
 
-static void rig_init(struct rig *r, enum family family)
+static void rig_init(struct rig *r, enum family f)
 {
+    const enum family family = f % KINDS;
     struct rng rng = rng_make(family, RNG_TEST, 0, 0, 0);
     size_t bytes;
 
     memset(r, 0, sizeof *r);
+    r->critic = f >= KINDS;
     r->w = family == VLA    ? vla_policy_weights(3)
            : family == FLOW ? vla_policy_weights_flow(3)
                             : perceptrons(family == PICTURES);
     bytes = r->w->vla            ? (size_t)(3 * r->w->vla->model.image * r->w->vla->model.image)
             : family == PICTURES ? 3 * SIDE * SIDE
                                  : 0;
-    assert_ok(actor_create(&r->actor, r->w, 1000));
+    assert_ok(actor_create(&r->actor, r->w, 1000, r->critic));
     actor_use(r->actor, r->w->params);
     for (int i = 0; i < ROWS * VLA_STATE; i++)
         r->wide[i] = (double)(r->obs[i] = (float)rng_normal(&rng));
@@ -106,7 +110,7 @@ static void means_are_those_of_the_policy(void **state)
         rig_init(&r, f);
         width = actor_width(r.actor);
         assert_ok(policy_create_of(&p, r.w, ROWS));
-        assert_int_equal(policy_latent(r.w), f == FLOW ? 13 : 0);
+        assert_int_equal(policy_latent(r.w), f % KINDS == FLOW ? 13 : 0);
         assert_int_equal(actor_latent(r.actor), policy_latent(r.w));
         assert_ok(policy_draw(p, r.w, r.policy_row, ROWS,
                               &(struct policy_draw){.mean = want, .latent = r.latent}));
@@ -121,7 +125,7 @@ static void means_are_those_of_the_policy(void **state)
     }
 }
 
-// A loss that is linear in the means: the sum of some factors times them.
+// A loss that is linear in the means and values: the sum of some factors times them.
 static double factor(int row, int d)
 {
     return sin(3.0 * row + d);
@@ -137,6 +141,8 @@ static double loss(struct rig *r, const float *params)
     for (int i = 0; i < ROWS; i++)
         for (int d = 0; d < actor_width(r->actor); d++)
             sum += factor(i, d) * (double)mean[i * actor_ld(r->actor) + d];
+    for (int i = 0; r->critic && i < ROWS; i++)
+        sum += factor(i, -1) * (double)actor_value(r->actor, i);
     return sum;
 }
 
@@ -153,6 +159,8 @@ static void gradient(struct rig *r, int first, int n, float *grad)
     for (int i = 0; i < n; i++)
         for (int d = 0; d < width; d++)
             mean_grad[i * ld + d] = (float)factor(first + i, d);
+    for (int i = 0; r->critic && i < n; i++)
+        *actor_value_grad(r->actor, i) = (float)factor(first + i, -1);
     for (int d = 0; d < width; d++)
         log_std_grad[d] = (float)(n * (d + 1));
     actor_backward(r->actor, n, log_std_grad, grad);
@@ -253,13 +261,46 @@ static void gradients_of_shared_deviations_are_sums(void **state)
             for (int k = d; k < actor_width(r.actor); k += n) {
                 const float own = r.w->params[actor_log_std_at(r.actor) + d];
 
-                want += f == FLOW ? 0 : k + 1; // a noise level, which has no gradient
-                assert_true(actor_log_std(r.actor)[k] == (f == FLOW ? 0 : own));
+                want += f % KINDS == FLOW ? 0 : k + 1; // a noise level, which has no gradient
+                assert_true(actor_log_std(r.actor)[k] == (f % KINDS == FLOW ? 0 : own));
             }
             assert_true((double)grad[actor_log_std_at(r.actor) + d] == want);
         }
         assert_int_equal(n, r.w->vla ? 3 : actor_width(r.actor));
         mem_free(grad);
+        rig_fini(&r);
+    }
+}
+
+// Values on another scale are the same values, and the means stay.
+static void rescaling_keeps_values(void **state)
+{
+    static struct rig r;
+
+    (void)state;
+    for (enum family f = KINDS; f < FAMILIES; f++) {
+        float *params, before[ROWS], mean[ROWS];
+        const float *out;
+
+        rig_init(&r, f);
+        params = vector(&r);
+        memcpy(params, r.w->params, (size_t)r.w->n_param * sizeof *params);
+        actor_use(r.actor, params);
+        assert_ok(actor_forward(r.actor, r.row, ROWS, &out));
+        for (int i = 0; i < ROWS; i++) {
+            before[i] = actor_value(r.actor, i);
+            mean[i] = out[i * actor_ld(r.actor)];
+        }
+        assert_true(before[0] != before[1]);
+        actor_value_rescale(r.actor, params, 2, 3, -1, 0.5);
+        actor_use(r.actor, params);
+        assert_ok(actor_forward(r.actor, r.row, ROWS, &out));
+        for (int i = 0; i < ROWS; i++) {
+            assert_close(-1 + 0.5 * (double)actor_value(r.actor, i), 2 + 3 * (double)before[i], 0,
+                         2e-5);
+            assert_true(mean[i] == out[i * actor_ld(r.actor)]);
+        }
+        mem_free(params);
         rig_fini(&r);
     }
 }
@@ -271,15 +312,18 @@ static void what_is_missing_is_named(void **state)
     const float *mean;
 
     (void)state;
-    for (enum family f = PICTURES; f < FAMILIES; f++) {
+    for (enum family f = 0; f < FAMILIES; f++) {
+        if (f % KINDS == STATE)
+            continue; // sees no pictures
         rig_init(&r, f);
         r.row[2].pictures = NULL;
         assert_fails(actor_forward(r.actor, r.row, ROWS, &mean), ST_INVAL,
                      "decision 2 has no pictures");
         assert_fails(actor_forward(r.actor, r.row, 0, &mean), ST_INVAL, "0 decisions in one pass");
-        if (f == VLA)
-            assert_fails(actor_create(&a, r.w, 10), ST_INVAL, "the budget of a pass is 10");
-        if (f == FLOW) {
+        if (f % KINDS == VLA)
+            assert_fails(actor_create(&a, r.w, 10, r.critic), ST_INVAL,
+                         "the budget of a pass is 10");
+        if (f % KINDS == FLOW) {
             r.row[2].pictures = r.row[1].pictures;
             r.latent[13 + 12] = 3; // of steps 0 to 2
             assert_fails(actor_forward(r.actor, r.row, ROWS, &mean), ST_INVAL,
@@ -300,6 +344,7 @@ int main(void)
         leak_test(gradients_are_those_of_differences),
         leak_test(the_cut_of_the_rows_does_not_matter),
         leak_test(gradients_of_shared_deviations_are_sums),
+        leak_test(rescaling_keeps_values),
         leak_test(what_is_missing_is_named),
     };
 

@@ -71,7 +71,8 @@ static void bad_heads_are_named(void **state)
         assert_fails(read_sample(m), ST_PROTO, part_);           \
         msg_free(m);                                             \
     } while (0)
-    REFUSED(h->flags = 8, "flags is 8");
+    REFUSED(h->flags = 16, "flags is 16");
+    REFUSED(h->flags |= EPISODE_FINAL, "too short");
     REFUSED(h->n_decision = 0, "n_decision is 0");
     REFUSED(h->n_decision = UINT32_MAX, "n_decision");
     REFUSED(h->n_decision++, "too short");

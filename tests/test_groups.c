@@ -148,6 +148,26 @@ static void errors_are_members_without_a_score(void **state)
     groups_destroy(g);
 }
 
+// With a critic nothing is compared: all is kept that has a score.
+static void without_a_baseline_all_are_kept(void **state)
+{
+    struct groups *g = make(1, 1, GROUP_NONE);
+    struct group_result r;
+
+    (void)state;
+    for (uint64_t i = 0; i < 4; i++)
+        add(g, i, 0, 3, 1);
+    add_error(g, 4, 0, 3);
+    add(g, 5, 0, 1, 1);
+    for (uint64_t i = 0; i < 6; i++) {
+        assert_ok(groups_take(g, 3, GROUP_WHOLE, &r));
+        assert_int_equal(r.group, i);
+        assert_int_equal(r.fate, i < 4 ? GROUP_KEPT : i < 5 ? GROUP_SINGLE : GROUP_STALE);
+        assert_true(r.n == 1 && r.advantage[0] == 0);
+    }
+    groups_destroy(g);
+}
+
 static void the_last_call_settles_what_would_be_too_old(void **state)
 {
     struct groups *g = make(4, 1, GROUP_RLOO);
@@ -325,6 +345,7 @@ int main(void)
         leak_test(uniform_groups_are_dropped),
         leak_test(a_single_member_has_no_baseline),
         leak_test(errors_are_members_without_a_score),
+        leak_test(without_a_baseline_all_are_kept),
         leak_test(the_last_call_settles_what_would_be_too_old),
         leak_test(all_are_settled_when_nobody_comes_any_more),
         leak_test(one_member_that_is_too_old_drops_the_group),

@@ -86,6 +86,45 @@ static void episodes_of_two_envs_stay_apart(void **state)
     played_destroy(p);
 }
 
+// The time limit: what was seen last stands behind the decisions, until the next episode.
+static void what_was_seen_last_is_behind_the_decisions(void **state)
+{
+    const uint8_t first[] = {9, 8, 7}, second[] = {6, 5, 4};
+    const uint8_t *views[] = {first, second};
+    const double obs[] = {41, 42}, reward[] = {1, 1, 1};
+    struct played *p;
+
+    (void)state;
+    assert_ok(played_create(&p, &sizes));
+    for (int n = 16; n > 0; n -= 15) { // with and without room for one more at first
+        for (int final = 1; final >= 0; final--) {
+            struct episode e;
+            struct msg *m;
+
+            played_begin(p, 0, 0, 0, 0);
+            for (int t = 0; t < n; t++) {
+                decide(p, 0, t);
+                played_outcome(p, 0, reward, 3);
+            }
+            if (final)
+                assert_ok(played_final(p, 0, obs, views));
+            assert_ok(played_end(p, 0, 0, EPISODE_TRUNCATED, 0, 0, &m));
+            assert_ok(episode_read(m, &join, &e));
+            assert_int_equal(e.head.n_decision, n);
+            assert_int_equal(e.head.flags, EPISODE_TRUNCATED | (final ? EPISODE_FINAL : 0));
+            assert_int_equal(episode_n_seen(&e.head), n + final);
+            assert_true(e.obs[2 * n - 1] == (float)(n - 1));
+            if (final) {
+                assert_true(e.obs[2 * n] == 41 && e.obs[2 * n + 1] == 42);
+                assert_memory_equal(e.pictures + 6 * n, first, 3);
+                assert_memory_equal(e.pictures + 6 * n + 3, second, 3);
+            }
+            msg_free(m);
+        }
+    }
+    played_destroy(p);
+}
+
 // An error before the first action of a chunk: the decision has no outcome.
 static void a_decision_without_outcome_is_forgotten(void **state)
 {
@@ -120,6 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         wire_test(episodes_of_two_envs_stay_apart),
+        wire_test(what_was_seen_last_is_behind_the_decisions),
         wire_test(a_decision_without_outcome_is_forgotten),
         wire_test(sizes_are_checked),
     };

@@ -3,6 +3,9 @@
 #include "tests/wire_samples.h"
 
 #include "common/base/rng.h"
+#include "learner/actor.h"
+#include "learner/chunk_gae.h"
+#include "learner/scale.h"
 #include "nn/gaussian.h"
 #include "nn/policy.h"
 
@@ -62,7 +65,7 @@ static const float *log_std_of(const struct weights *w)
 static struct msg *play(const struct weights *w, uint64_t index, float rest, struct episode *out)
 {
     static const struct join join = {.n_env = 1, .n_obs = OBS, .n_act = ACT, .chunk = CHUNK};
-    static float obs[N_MAX * OBS], mean[WIDTH], action[N_MAX * WIDTH], logp[N_MAX * CHUNK];
+    static float obs[(N_MAX + 1) * OBS], mean[WIDTH], action[N_MAX * WIDTH], logp[N_MAX * CHUNK];
     static float reward[N_MAX * CHUNK], inv_std[WIDTH];
     static uint32_t executed[N_MAX];
     static uint64_t version[N_MAX];
@@ -98,12 +101,20 @@ static struct msg *play(const struct weights *w, uint64_t index, float rest, str
             action[(int)i * WIDTH + d] = mean[d] + (float)rng_normal(&rng) / inv_std[d];
         gaussian_parts(mean, WIDTH, action + i * WIDTH, 1, WIDTH, CHUNK, log_std_of(w), inv_std,
                        logp + i * CHUNK);
+        memset(reward + i * CHUNK, 0, CHUNK * sizeof *reward);
+        reward[i * CHUNK] = (float)(seen[0] > 0) + (float)(action[i * WIDTH] > 0);
         for (int k = (int)executed[i]; k < CHUNK; k++) {
+            reward[(int)i * CHUNK + k] = rest;
             logp[(int)i * CHUNK + k] += rest;
             for (int d = 0; d < ACT; d++)
                 action[(int)i * WIDTH + k * ACT + d] += rest;
         }
         e.head.n_sub += executed[i];
+    }
+    if (index % 4 == 0) { // cut off by the time limit
+        e.head.flags = EPISODE_TRUNCATED | EPISODE_FINAL;
+        for (int k = 0; k < OBS; k++)
+            obs[(int)e.head.n_decision * OBS + k] = (float)rng_normal(&rng);
     }
     policy_destroy(p);
     assert_ok(episode_write(&m, &e));
@@ -154,14 +165,23 @@ static void the_cut_and_the_order_do_not_matter(void **state)
     struct rl_stats stats, other;
 
     (void)state;
-    for (rl.mean = TOKEN_SEQUENCE; rl.mean <= TOKEN_FIXED; rl.mean++) {
-        struct weights *want = window(&rl, &cfg, 1, false, 0, &stats);
+    for (int m = 0; m < 6; m++) {
+        struct weights *want;
+
+        rl.mean = m % 3;
+        if (m >= 3) { // values are taken after each cut
+            rl.algo = RL_CHUNK_PPO;
+            cfg.normalize_advantage = false;
+        }
+        want = window(&rl, &cfg, 1, false, 0, &stats);
 
         for (int i = 0; i < 6; i++) {
             struct weights *got = window(&rl, &cfg, cuts[i % 3], i >= 3, 0, &other);
 
             assert_close(other.grad_norm, stats.grad_norm, 1e-5, 0);
             assert_close(other.loss, stats.loss, 1e-5, 1e-7);
+            assert_close(other.value_loss, stats.value_loss, 1e-5, 0);
+            assert_true((stats.value_loss > 0) == (m >= 3));
             for (int64_t k = 0; k < want->n_param; k++)
                 assert_close(got->params[k], want->params[k], 0, 2e-4);
             weights_drop(got);
@@ -178,14 +198,17 @@ static void the_same_order_gives_the_same_bits(void **state)
     struct weights *a, *b;
 
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        cfg.epochs = 1 + 2 * i;
-        cfg.minibatches = 1 + 3 * i;
-        rl.objective = i ? TOKEN_DECOUPLED : TOKEN_BEHAVIOUR;
+    for (int i = 0; i < 4; i++) {
+        const int more = i % 2;
+
+        cfg.epochs = 1 + 2 * more;
+        cfg.minibatches = 1 + 3 * more;
+        rl.objective = more ? TOKEN_DECOUPLED : TOKEN_BEHAVIOUR;
+        rl.algo = i < 2 ? RL_RLOO : RL_CHUNK_PPO;
         a = window(&rl, &cfg, 5, false, 0, &stats);
         b = window(&rl, &cfg, 5, false, 0, &stats);
         assert_memory_equal(a->params, b->params, (size_t)a->n_param * sizeof a->params[0]);
-        assert_int_equal(stats.steps, i ? 12 : 1);
+        assert_int_equal(stats.steps, more ? 12 : 1);
         weights_drop(a);
         weights_drop(b);
     }
@@ -215,11 +238,12 @@ static void what_was_not_executed_changes_no_bit(void **state)
     struct rl_stats stats, other;
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         struct weights *a, *b;
 
+        rl.algo = i < 4 ? RL_RLOO : RL_CHUNK_PPO;
         rl.level = i % 2;
-        cfg.minibatches = 1 + i / 2;
+        cfg.minibatches = 1 + i / 2 % 2;
         a = window(&rl, &cfg, 4, false, 0, &stats);
         b = window(&rl, &cfg, 4, false, 5, &other);
         assert_memory_equal(a->params, b->params, (size_t)a->n_param * sizeof a->params[0]);
@@ -297,6 +321,106 @@ static void what_does_not_fit_is_refused(void **state)
     rl_destroy(u);
 }
 
+// --- a critic ------------------------------------------------------------------------------------
+
+// A window of fresh data, against the formulas.
+static void losses_with_a_critic_are_those_of_the_formulas(void **state)
+{
+    struct update_config cfg = defaults(0.01);
+    struct rl_config rl = rl_defaults();
+    struct weights *w = make_weights();
+    struct tally all = {0}, rets = {0};
+    double policy = 0, value = 0, scaled = 0;
+    struct rl_stats stats;
+    struct actor *actor;
+
+    (void)state;
+    rl.algo = RL_CHUNK_PPO; // the mean over episodes of the means over their actions
+    cfg.normalize_returns = false;
+    assert_ok(actor_create(&actor, w, 1000, true));
+    actor_use(actor, w->params);
+    for (int round = 0; round < 2; round++) // advantages' scale first
+        for (uint64_t index = 0; index < EPISODES; index++) {
+            float v[N_MAX + 1], advantage[N_MAX], ret[N_MAX];
+            struct episode e;
+            struct msg *m = play(w, index, 0, &e);
+            const float *mean;
+
+            for (uint32_t i = 0; i < episode_n_seen(&e.head); i++) {
+                const struct actor_row row = {.obs = e.obs + i * OBS};
+
+                assert_ok(actor_forward(actor, &row, 1, &mean));
+                v[i] = actor_value(actor, 0);
+            }
+            chunk_gae_run(&e, cfg.gamma, cfg.gae_lambda, v, advantage, ret);
+            for (uint32_t i = 0; i < e.head.n_decision; i++) {
+                const double share = (double)e.executed[i] / (double)e.head.n_sub / EPISODES;
+
+                if (round == 0) {
+                    tally_add(&all, (double)advantage[i]);
+                    tally_add(&rets, (double)ret[i]);
+                    continue;
+                }
+                scaled = ((double)advantage[i] - tally_mean(&all)) / sqrt(tally_var(&all));
+                policy -= share * scaled;
+                value += share * 0.5 * (double)advantage[i] * (double)advantage[i];
+            }
+            msg_free(m);
+        }
+    weights_drop(window(&rl, &cfg, 7, false, 0, &stats));
+    assert_close(stats.loss, policy, 1e-4, 1e-6);
+    assert_close(stats.value_loss, value, 1e-5, 0);
+    assert_close(stats.explained_variance, 1 - tally_var(&all) / tally_var(&rets), 1e-5, 1e-5);
+    actor_destroy(actor);
+    weights_drop(w);
+}
+
+// A decision's reward tells whether its first number was positive, and what was seen: the policy
+// learns the one, the critic the other. Streamed, and replayed.
+static void a_critic_and_its_policy_learn(void **state)
+{
+    enum { UPDATES = 80 };
+
+    (void)state;
+    for (int replay = 0; replay < 2; replay++) {
+        struct update_config cfg = defaults(0.02);
+        struct rl_config rl = rl_defaults();
+        struct weights *w = make_weights();
+        struct rl_stats stats;
+        struct rl_updater *u;
+        double first = 0;
+        int good = 0, n = 0;
+
+        rl.algo = RL_CHUNK_PPO;
+        cfg.gamma = 0;
+        cfg.epochs = 1 + replay;
+        assert_ok(rl_create(&u, &cfg, &rl, w, UPDATES));
+        for (uint64_t step = 0; step < UPDATES; step++) {
+            struct weights *next;
+
+            for (uint64_t i = 0; i < 16; i++) {
+                struct episode e;
+                struct msg *m = play(w, step * 16 + i, 0, &e);
+
+                for (uint32_t k = 0; step >= UPDATES - 5 && k < e.head.n_decision; k++, n++)
+                    good += e.action[k * WIDTH] > 0;
+                assert_ok(rl_add(u, m, &e, "", 0));
+                assert_ok(rl_accumulate(u));
+            }
+            assert_ok(rl_step(u, &next, &stats));
+            weights_drop(w);
+            w = next;
+            if (step == 0)
+                first = stats.explained_variance;
+        }
+        assert_true(first < 0.3);
+        assert_true(good > n * 9 / 10); // so what varies is what the critic sees
+        assert_true(stats.explained_variance > 0.5);
+        weights_drop(w);
+        rl_destroy(u);
+    }
+}
+
 // --- a bandit ------------------------------------------------------------------------------------
 
 // Episodes of one decision; an action counts as good where its first number is positive. Groups of
@@ -365,6 +489,8 @@ int main(void)
         wire_test(an_empty_window_only_counts),
         wire_test(the_first_steps_are_short),
         wire_test(what_does_not_fit_is_refused),
+        wire_test(losses_with_a_critic_are_those_of_the_formulas),
+        wire_test(a_critic_and_its_policy_learn),
         wire_test(a_bandit_is_learned_from_fresh_and_stale_data),
     };
 

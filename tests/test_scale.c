@@ -101,7 +101,7 @@ static void rescaling_keeps_predictions(void **state)
         before += h[i] * (double)w[i];
     }
     before = 5 + 2 * (before + (double)*b);
-    scale_preserve(&t, params, 5, 2, -100, 30);
+    scale_preserve(params + t.piece[t.n_piece - 2].offset, 8, 5, 2, -100, 30);
     for (i = 0; i < 8; i++)
         after += h[i] * (double)w[i];
     after = -100 + 30 * (after + (double)*b);

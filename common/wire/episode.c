@@ -6,20 +6,20 @@
 
 _Static_assert(sizeof(struct episode_head) == 96, "heads are sent as they stand in memory");
 
-#define FLAGS (EPISODE_SUCCESS | EPISODE_TRUNCATED | EPISODE_ERROR)
+#define FLAGS (EPISODE_SUCCESS | EPISODE_TRUNCATED | EPISODE_ERROR | EPISODE_FINAL)
 
 static size_t picture_bytes(const struct episode_head *h)
 {
-    return (size_t)h->n_decision * h->n_view * h->picture_bytes;
+    return (size_t)episode_n_seen(h) * h->n_view * h->picture_bytes;
 }
 
 static size_t episode_bytes(const struct episode_head *h)
 {
-    size_t floats = h->n_obs + h->n_latent + (size_t)h->chunk * ((size_t)h->n_act + 2);
+    size_t floats = h->n_latent + (size_t)h->chunk * ((size_t)h->n_act + 2);
 
     return sizeof *h +
            h->n_decision * (sizeof(uint64_t) + sizeof(uint32_t) + floats * sizeof(float)) +
-           picture_bytes(h);
+           (size_t)episode_n_seen(h) * h->n_obs * sizeof(float) + picture_bytes(h);
 }
 
 // Sizes that a reader accepts; with these the products below stay far from overflow.
@@ -46,7 +46,7 @@ static enum status put(struct msg *m, const struct episode *e)
 
     TRY(msg_bytes(m, h, sizeof *h));
     TRY(msg_bytes(m, e->version, n * sizeof *e->version));
-    TRY(msg_bytes(m, e->obs, n * h->n_obs * sizeof *e->obs));
+    TRY(msg_bytes(m, e->obs, (size_t)episode_n_seen(h) * h->n_obs * sizeof *e->obs));
     TRY(msg_bytes(m, e->action, subs * h->n_act * sizeof *e->action));
     TRY(msg_bytes(m, e->logp, subs * sizeof *e->logp));
     TRY(msg_bytes(m, e->reward, subs * sizeof *e->reward));
@@ -120,7 +120,7 @@ enum status episode_read(const struct msg *m, const struct join *j, struct episo
     subs = n * h->chunk;
     e.head = *h;
     e.version = read_bytes(&r, n, sizeof *e.version);
-    e.obs = read_floats(&r, n * h->n_obs, "obs", &bad);
+    e.obs = read_floats(&r, (uint64_t)episode_n_seen(h) * h->n_obs, "obs", &bad);
     e.action = read_floats(&r, subs * h->n_act, "action", &bad);
     e.logp = read_floats(&r, subs, "logp", &bad);
     e.reward = read_floats(&r, subs, "reward", &bad);

@@ -15,6 +15,8 @@ enum episode_flag {
     EPISODE_SUCCESS = 1,   // the task's goal was reached
     EPISODE_TRUNCATED = 2, // it ended by the time limit
     EPISODE_ERROR = 4,     // by an error: it has no score, and may have no decisions
+    EPISODE_FINAL = 8,     // what was seen last stands behind the decisions' observations: the time
+                           // limit cut off an episode that could have gone on
 };
 
 struct episode_head {
@@ -39,15 +41,21 @@ struct episode_head {
 struct episode {
     struct episode_head head;
     const uint64_t *version;  // (n_decision) weights that chose the chunk
-    const float *obs;         // (n_decision, n_obs) raw observations that the chunks answered
+    const float *obs;         // (n_seen, n_obs) raw observations that the chunks answered
     const float *action;      // (n_decision, chunk, n_act) as sampled, before clipping
     const float *logp;        // (n_decision, chunk) log-probability of each action
     const float *reward;      // (n_decision, chunk)
     const uint32_t *executed; // (n_decision) 1..chunk
-    const uint8_t *pictures;  // (n_decision, n_view, picture_bytes)
+    const uint8_t *pictures;  // (n_seen, n_view, picture_bytes)
     const float *latent;      // (n_decision, n_latent) what else the policy's mean is a function of
                               // (policy_draw of nn/policy.h); the learner knows how many
 };
+
+// Observations of an episode: n_seen above.
+static inline uint32_t episode_n_seen(const struct episode_head *h)
+{
+    return h->n_decision + ((h->flags & EPISODE_FINAL) != 0);
+}
 
 NODISCARD enum status episode_write(struct msg **out, const struct episode *e);
 // Sizes are those of the JOIN; any other is ST_PROTO, as is a number that is not finite.

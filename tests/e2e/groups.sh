@@ -29,8 +29,8 @@ same() { # NAME: as `whole`
     diff <(window_numbers "$work/whole") <(window_numbers "$work/$1") >"$work/diff" || fail "$1: $(head -c 1500 "$work/diff")"
 }
 
-# it learns: from 10 steps of balance to most of the 200, by each baseline
-for algo in rloo grpo drgrpo; do
+# it learns: from 10 steps of balance to most of the 200, by each baseline and with a critic
+for algo in rloo grpo drgrpo chunk-ppo; do
     "$SIMSTREAM" train "${task[@]}" --algo=$algo --action-chunk=2 --num-envs=16 --hidden=32,32 \
         --window-episodes=32 --updates=40 --lr=0.01 --lr-final=0.002 --warmup=0 --out="$work/$algo" --json \
         >"$work/$algo.json" 2>"$work/$algo.txt" || fail "$algo: $(cat "$work/$algo.txt")"
@@ -145,7 +145,7 @@ refused() { # TEXT OPTION...
     [ $code = 2 ] && grep -qF -- "$1" "$work/bad.txt" || fail "'$1': $code $(cat "$work/bad.txt")"
 }
 refused "expected --action-chunk" --algo=rloo
-refused "learns from steps (--algo=ppo)" --action-chunk=4
+refused "learns from steps (--algo=ppo; for chunks: chunk-ppo)" --action-chunk=4
 refused "expected envs in whole groups" --algo=rloo --action-chunk=4 --num-envs=12
 refused "the initial policy takes 4 observations and the pictures '' and gives 2 numbers" --algo=rloo --action-chunk=4 \
     --init="$work/rloo"

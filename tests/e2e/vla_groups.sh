@@ -43,6 +43,19 @@ killed "$work/killed" "$SIMSTREAM" train "${options[@]}"
 run rest train "${options[@]}" --updates=3 --out="$work/killed" --resume --checkpoint-every=1
 diff <(window_numbers "$work/whole") <(window_numbers "$work/killed") || fail "the kill changed the run"
 
+# the same with a critic: a value head that nobody has trained
+critic=("${options[@]}" --algo=chunk-ppo --value-coef=0.1)
+run critic train "${critic[@]}" --updates=2 --out="$work/critic"
+run first train "${critic[@]}" --updates=1 --out="$work/first"
+run second train "${critic[@]}" --updates=2 --out="$work/first" --resume
+grep -q '"train/explained_variance": *[-0-9]' "$work/critic/metrics.jsonl" || fail "there is no critic"
+values() {
+    grep -oE '"train/(success|loss|value_loss|explained_variance|kl|grad_norm)": *[^,}]*' "$work/$1/metrics.jsonl"
+}
+diff <(values critic) <(values first) || fail "the break changed the run with a critic"
+! grep -E '"train/log_ratio_max": *[1-9]|"train/log_ratio_max": *0\.' "$work/critic/metrics.jsonl" ||
+    fail "fresh data has a ratio, with a critic"
+
 for i in 0 1; do
     "$SIMSTREAM" serve --task=tabletop/$i --num-envs=4 --listen="ipc://$work/$i.sock" \
         --kwargs="{\"max_episode_steps\": 64, $cameras}" >"$work/serve$i.txt" 2>&1 &
