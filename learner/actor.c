@@ -241,11 +241,15 @@ float *actor_value_grad(struct actor *a, int i)
 void actor_value_rescale(const struct actor *a, float *params, double old_mean, double old_std,
                          double mean, double std)
 {
-    const struct model_piece *last = &a->table.piece[a->table.n_piece - 2];
-    float *row = params + (a->vla ? actor_vla_value_at(a->vla) : last->offset);
+    const struct model_piece *last;
 
-    scale_preserve(row, a->vla ? actor_vla_value_cols(a->vla) : last->cols, old_mean, old_std, mean,
-                   std);
+    if (a->vla) {
+        scale_preserve(params + actor_vla_value_at(a->vla), actor_vla_value_cols(a->vla), old_mean,
+                       old_std, mean, std);
+        return;
+    }
+    last = &a->table.piece[a->table.n_piece - 2];
+    scale_preserve(params + last->offset, last->cols, old_mean, old_std, mean, std);
 }
 
 void actor_backward(struct actor *a, int n, const float *log_std_grad, float *grad)

@@ -377,18 +377,17 @@ static void put_row(struct rl_updater *u, const struct kept *k, size_t i, bool s
     const struct episode_head *h = &k->e.head;
     const size_t chunk = (size_t)u->chunk, width = (size_t)u->width, at = (size_t)u->n_row++;
     const size_t views = (size_t)h->n_view * h->picture_bytes;
-    // What a flow's value sees of its step: behind the last decision that of the last.
-    const size_t step = i < h->n_decision ? i : h->n_decision - 1;
+    const bool final = i == h->n_decision;
 
-    u->row[at] =
-        (struct actor_row){.obs = k->e.obs + i * h->n_obs,
-                           .pictures = views > 0 ? k->e.pictures + i * views : NULL,
-                           .latent = h->n_latent > 0 ? k->e.latent + step * h->n_latent : NULL,
-                           .instruction = k->instruction};
+    u->row[at] = (struct actor_row){.obs = k->e.obs + i * h->n_obs,
+                                    .pictures = views > 0 ? k->e.pictures + i * views : NULL,
+                                    .instruction = k->instruction};
+    if (h->n_latent > 0) // a value is that of any noise; behind the last decision it is that one's
+        u->row[at].latent = k->e.latent + (i - final) * h->n_latent;
     u->start[at] = store ? NULL : k->logp_start;
     u->store[at] = store && k->logp_start ? k->logp_start + i * chunk : NULL;
     u->store_v[at] = store && k->value ? k->value + i : NULL;
-    if (i == h->n_decision) {
+    if (final) {
         memset(u->action + at * width, 0, width * sizeof *u->action);
         u->store[at] = NULL;
         return;

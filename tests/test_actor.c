@@ -11,7 +11,7 @@
 #define VIEWS 2
 #define SIDE  20 // of a picture of the perceptrons; more than the other model's
 
-// The second half: with a critic.
+// The last ones: with a critic.
 enum family { STATE, PICTURES, VLA, FLOW, KINDS, FAMILIES = 2 * KINDS };
 
 static const char *const instructions[] = {"put the can on the plate", "lift", ""};

@@ -49,7 +49,7 @@ static void bad_joins_are_named(void **state)
         msg_free(m);                                       \
     } while (0)
     (void)state;
-    REFUSED(j.version = 1, "version 1 of the training protocol, expected 4");
+    REFUSED(j.version = 1, "version 1 of the training protocol, expected 5");
     REFUSED(j.n_env = 0, "n_env is 0, expected 1 to 65536");
     REFUSED(j.n_env = UINT32_MAX, "n_env");
     REFUSED(j.env_first = UINT32_MAX - 7, "env_first");

@@ -19,7 +19,7 @@
 
 #include "common/wire/spec.h"
 
-#define TRAINPROTO_VERSION 4
+#define TRAINPROTO_VERSION 5
 #define TRAIN_STEPS_MAX    65536
 #define TRAIN_LEAD_MAX     64
 #define TRAIN_SIDE_MAX     4096 // of a picture
