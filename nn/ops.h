@@ -176,6 +176,11 @@ struct nn_attention_grad {
     int ldd_o, lddq, lddk, lddv;
 };
 
+// That of sequences to themselves from rows (n, 3 width) of queries, keys and values, with as many
+// heads of keys, to o (n, width); without limit and lse.
+struct nn_attention nn_attention_of_qkv(int width, int heads, int n_seq, const int *cu,
+                                        const real *qkv, real *o, real *scratch);
+
 // Numbers of scratch for sequences of at most max_k keys; `backward`: for both passes.
 int64_t nn_attention_scratch(int max_k, int head_dim, bool backward);
 void nn_attention_forward(const struct nn_attention *a);

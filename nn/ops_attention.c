@@ -1,5 +1,6 @@
 #include "nn/ops.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #define QUERIES 32 // of a tile
@@ -55,6 +56,27 @@ static inline int limit_of(const struct nn_attention *a, const struct side *s, i
 
 #define KERNELS "nn/ops_attention_priv.h"
 #include "nn/ops_levels.h"
+
+struct nn_attention nn_attention_of_qkv(int width, int heads, int n_seq, const int *cu,
+                                        const real *qkv, real *o, real *scratch)
+{
+    return (struct nn_attention){.heads = heads,
+                                 .kv_heads = heads,
+                                 .head_dim = width / heads,
+                                 .scale = 1 / (real)sqrt((double)width / heads),
+                                 .n_seq = n_seq,
+                                 .cu_q = cu,
+                                 .cu_k = cu,
+                                 .q = qkv,
+                                 .k = qkv + width,
+                                 .v = qkv + 2 * (ptrdiff_t)width,
+                                 .ldq = 3 * width,
+                                 .ldk = 3 * width,
+                                 .ldv = 3 * width,
+                                 .o = o,
+                                 .ldo = width,
+                                 .scratch = scratch};
+}
 
 int64_t nn_attention_scratch(int max_k, int head_dim, bool backward)
 {

@@ -8,8 +8,7 @@
 
 #define ROPE_BASE 10000 // of all three, whatever SmolVLA's language model says of itself
 
-// --- making and ending
-// ----------------------------------------------------------------------------
+// --- making and ending --------------------------------------------------------------------------
 
 static int most(int a, int b)
 {
@@ -120,8 +119,7 @@ const struct published_shape *published_shape(const struct published *p)
     return &p->shape;
 }
 
-// --- a block
-// --------------------------------------------------------------------------------------
+// --- a block ------------------------------------------------------------------------------------
 
 // y = norm(x) of n rows; *gate is what the residual's other side is multiplied by, NULL: nothing.
 static void normed(struct published *p, const struct pub_stream *s, const struct pub_norm *m, int n,
@@ -212,8 +210,7 @@ static void queries(struct published *p, const struct pub_block *b, int n, const
     rotate(p, p->heads, n, position, p->act, p->q);
 }
 
-// --- the prefix
-// -----------------------------------------------------------------------------------
+// --- the prefix ---------------------------------------------------------------------------------
 
 static enum status check_row(const struct published *p, const struct published_row *row)
 {
@@ -288,8 +285,8 @@ enum status published_see(struct published *p, const struct published_row *row)
 
     TRY(check_row(p, row));
     p->n_prefix = n = embed(p, row);
-    for (int i = 0; i < n;
-         i++) // SmolVLA's state is a block of its own, which nothing before it sees
+    // SmolVLA's state is a block of its own, which nothing before it sees
+    for (int i = 0; i < n; i++)
         p->limit[i] = smol && i < n - 1 ? n - 1 : n;
     for (int i = 0; i < s->n_layer; i++) {
         const struct pub_block *b = &s->block[i];
@@ -311,8 +308,7 @@ enum status published_see(struct published *p, const struct published_row *row)
     return ST_OK;
 }
 
-// --- the suffix
-// -----------------------------------------------------------------------------------
+// --- the suffix ---------------------------------------------------------------------------------
 
 static int suffix_rows(const struct published *p)
 {

@@ -41,8 +41,7 @@ enum status pub_hold(struct published *p, int64_t n, float **out)
     return ST_OK;
 }
 
-// --- config.json
-// ----------------------------------------------------------------------------------
+// --- config.json --------------------------------------------------------------------------------
 
 // A whole number of the object, at a path of names and places in arrays.
 static enum status number(const cJSON *j, const char *name, int low, int high, int *out)
@@ -137,8 +136,7 @@ static enum status load_config(struct published *p, const char *folder)
     return st == ST_OK ? st : error_prefix("%s", path);
 }
 
-// --- tensors
-// --------------------------------------------------------------------------------------
+// --- tensors ------------------------------------------------------------------------------------
 
 struct tensor_name {
     char text[TEXT_MAX];
@@ -292,8 +290,7 @@ static enum status rms_norm(struct loader *l, int width, struct pub_norm *out, c
     return ST_OK;
 }
 
-// --- the parts
-// ------------------------------------------------------------------------------------
+// --- the parts ----------------------------------------------------------------------------------
 
 static enum status load_tower(struct loader *l, const char *pre, const char *connector,
                               int vision_heads)

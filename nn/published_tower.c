@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-// --- pictures
-// -------------------------------------------------------------------------------------
+// --- pictures -----------------------------------------------------------------------------------
 
 // Where number i of n_out comes from among n_in: between two, and how far.
 struct between {
@@ -57,8 +56,7 @@ enum status published_picture(const struct published *p, const uint8_t *rgb, int
     return ST_OK;
 }
 
-// --- the vision transformer
-// -----------------------------------------------------------------------
+// --- the vision transformer ---------------------------------------------------------------------
 
 int pub_tower_tokens(const struct pub_tower *t)
 {
@@ -98,22 +96,8 @@ static void block_forward(const struct pub_tower *t, const struct pub_vision_blo
 {
     const int n = t->grid * t->grid, width = t->width, cu[] = {0, n};
     const int64_t numbers = (int64_t)n * width;
-    const struct nn_attention a = {.heads = t->heads,
-                                   .kv_heads = t->heads,
-                                   .head_dim = width / t->heads,
-                                   .scale = 1 / (float)sqrt((double)width / t->heads),
-                                   .n_seq = 1,
-                                   .cu_q = cu,
-                                   .cu_k = cu,
-                                   .q = t->qkv,
-                                   .k = t->qkv + width,
-                                   .v = t->qkv + 2 * (ptrdiff_t)width,
-                                   .ldq = 3 * width,
-                                   .ldk = 3 * width,
-                                   .ldv = 3 * width,
-                                   .o = t->y,
-                                   .ldo = width,
-                                   .scratch = t->scratch};
+    const struct nn_attention a =
+        nn_attention_of_qkv(width, t->heads, 1, cu, t->qkv, t->y, t->scratch);
 
     nn_layer_norm_forward(&b->norm1, n, t->x, t->y, NULL);
     pub_linear(&b->qkv, n, t->y, t->qkv);

@@ -1,6 +1,5 @@
 #include "nn/vla_priv.h"
 
-#include <math.h>
 #include <string.h>
 
 static struct nn_norm norm_of(const struct vla_net *net, int64_t weight, int64_t bias)
@@ -20,25 +19,12 @@ static struct nn_norm_grad norm_grad(real *dx, bool add, real *grad, int64_t wei
 static struct nn_attention attention_of(const struct vla_net *net, const struct vla_work *w,
                                         const struct vla_vision_keep *keep)
 {
-    const int width = (int)net->c.vision_width, heads = (int)net->c.vision_heads;
+    struct nn_attention a =
+        nn_attention_of_qkv((int)net->c.vision_width, (int)net->c.vision_heads, w->plan.n_image,
+                            w->plan.cu_vision, keep->qkv, keep->o, w->attn_scratch);
 
-    return (struct nn_attention){.heads = heads,
-                                 .kv_heads = heads,
-                                 .head_dim = width / heads,
-                                 .scale = 1 / (real)sqrt((double)width / heads),
-                                 .n_seq = w->plan.n_image,
-                                 .cu_q = w->plan.cu_vision,
-                                 .cu_k = w->plan.cu_vision,
-                                 .q = keep->qkv,
-                                 .k = keep->qkv + width,
-                                 .v = keep->qkv + 2 * (ptrdiff_t)width,
-                                 .ldq = 3 * width,
-                                 .ldk = 3 * width,
-                                 .ldv = 3 * width,
-                                 .o = keep->o,
-                                 .ldo = width,
-                                 .lse = keep->lse,
-                                 .scratch = w->attn_scratch};
+    a.lse = keep->lse;
+    return a;
 }
 
 struct parts {

@@ -155,22 +155,8 @@ static void attention(struct run *r, const real *qkv, real *o)
     const int head_dim = r->width / r->t->heads, each = r->grid * r->grid;
     int cu[8] = {0};
     real *scratch = zeros(nn_attention_scratch(each, head_dim, false));
-    struct nn_attention a = {.heads = r->t->heads,
-                             .kv_heads = r->t->heads,
-                             .head_dim = head_dim,
-                             .scale = 1 / (real)sqrt(head_dim),
-                             .n_seq = r->n_image,
-                             .cu_q = cu,
-                             .cu_k = cu,
-                             .q = qkv,
-                             .k = qkv + r->width,
-                             .v = qkv + 2 * (ptrdiff_t)r->width,
-                             .ldq = 3 * r->width,
-                             .ldk = 3 * r->width,
-                             .ldv = 3 * r->width,
-                             .o = o,
-                             .ldo = r->width,
-                             .scratch = scratch};
+    struct nn_attention a =
+        nn_attention_of_qkv(r->width, r->t->heads, r->n_image, cu, qkv, o, scratch);
 
     assert_true(r->n_image < 8);
     for (int i = 0; i < r->n_image; i++)
