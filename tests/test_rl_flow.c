@@ -1,6 +1,5 @@
 // A flow learned by reinforcement: one decision an episode, rewarded for being where it should be.
-#include "learner/rl_update.h"
-
+#include "tests/rl_testing.h"
 #include "tests/vla_policy_testing.h"
 #include "tests/wire_samples.h"
 
@@ -20,32 +19,21 @@ static float obs_single[VLA_STATE];
 static uint8_t pixels[VIEWS * SIDE * SIDE * 3];
 static const uint8_t *const pictures[VIEWS] = {pixels, pixels + SIDE *SIDE * 3};
 
-static struct update_config update_defaults(void)
+static struct update_config two_passes(void)
 {
-    struct holder {
-        struct update_config u;
-    } h;
-    static const struct opt table[] = {UPDATE_OPTS(struct holder, u), {0}};
+    struct update_config u = update_defaults(0.003);
 
-    assert_ok(opts_defaults(table, &h));
-    h.u.lr = h.u.lr_final = 0.003;
-    h.u.epochs = 2; // the second pass has ratios
-    h.u.minibatches = 2;
-    return h.u;
+    u.epochs = 2; // the second pass has ratios
+    u.minibatches = 2;
+    return u;
 }
 
-static struct rl_config rl_defaults(void)
+static struct rl_config whole_window(void)
 {
-    struct holder {
-        struct rl_config r;
-    };
-    static struct holder h;
-    static const struct opt table[] = {RL_OPTS(struct holder, r), {0}};
+    struct rl_config r = rl_defaults();
 
-    assert_ok(opts_defaults(table, &h));
-    h.r.warmup = 0;
-    h.r.budget = 4096;
-    return h.r;
+    r.budget = 4096;
+    return r;
 }
 
 static struct policy_row row_of(int i, uint64_t version)
@@ -128,8 +116,8 @@ static double add_window(struct rl_updater *u, const struct weights *w, struct p
 
 static void a_flow_learns_what_is_rewarded(void **state)
 {
-    const struct update_config cfg = update_defaults();
-    const struct rl_config rl = rl_defaults();
+    const struct update_config cfg = two_passes();
+    const struct rl_config rl = whole_window();
     struct weights *first = vla_policy_weights_flow(3), *w;
     double before = 0, after = 0, level;
     struct rl_updater *u;
@@ -166,8 +154,8 @@ static void a_flow_learns_what_is_rewarded(void **state)
 // Of data that the present policy made the ratio is 1 to the bit.
 static void fresh_data_has_a_ratio_of_one(void **state)
 {
-    struct update_config cfg = update_defaults();
-    const struct rl_config rl = rl_defaults();
+    struct update_config cfg = two_passes();
+    const struct rl_config rl = whole_window();
     struct weights *w = vla_policy_weights_flow(5), *out;
     struct rl_stats stats;
     struct rl_updater *u;
@@ -189,8 +177,8 @@ static void fresh_data_has_a_ratio_of_one(void **state)
 
 static void another_latent_is_refused(void **state)
 {
-    const struct update_config cfg = update_defaults();
-    const struct rl_config rl = rl_defaults();
+    const struct update_config cfg = two_passes();
+    const struct rl_config rl = whole_window();
     struct weights *w = vla_policy_weights_flow(5);
     struct episode e = {.head = {.version_max = w->version,
                                  .n_decision = 1,

@@ -1,5 +1,4 @@
-#include "learner/rl_update.h"
-
+#include "tests/rl_testing.h"
 #include "tests/wire_samples.h"
 
 #include "common/base/rng.h"
@@ -14,32 +13,6 @@
 #define CHUNK 3
 #define WIDTH (ACT * CHUNK)
 #define N_MAX 10 // decisions of an episode
-
-static struct update_config defaults(double lr)
-{
-    struct holder {
-        struct update_config u;
-    } h;
-    static const struct opt table[] = {UPDATE_OPTS(struct holder, u), {0}};
-
-    assert_ok(opts_defaults(table, &h));
-    h.u.lr = h.u.lr_final = lr;
-    h.u.epochs = h.u.minibatches = 1;
-    return h.u;
-}
-
-static struct rl_config rl_defaults(void)
-{
-    struct holder {
-        struct rl_config r;
-    };
-    static struct holder h;
-    static const struct opt table[] = {RL_OPTS(struct holder, r), {0}};
-
-    assert_ok(opts_defaults(table, &h));
-    h.r.warmup = 0;
-    return h.r;
-}
 
 static struct weights *make_weights(void)
 {
@@ -160,7 +133,7 @@ static struct weights *window(const struct rl_config *rl, const struct update_co
 static void the_cut_and_the_order_do_not_matter(void **state)
 {
     static const int cuts[] = {1, 7, EPISODES};
-    struct update_config cfg = defaults(0.01);
+    struct update_config cfg = update_defaults(0.01);
     struct rl_config rl = rl_defaults();
     struct rl_stats stats, other;
 
@@ -192,7 +165,7 @@ static void the_cut_and_the_order_do_not_matter(void **state)
 
 static void the_same_order_gives_the_same_bits(void **state)
 {
-    struct update_config cfg = defaults(0.01);
+    struct update_config cfg = update_defaults(0.01);
     struct rl_config rl = rl_defaults();
     struct rl_stats stats;
     struct weights *a, *b;
@@ -218,7 +191,7 @@ static void the_same_order_gives_the_same_bits(void **state)
 // batches of other sizes.
 static void fresh_data_has_no_ratio(void **state)
 {
-    struct update_config cfg = defaults(0.01);
+    struct update_config cfg = update_defaults(0.01);
     struct rl_config rl = rl_defaults();
     struct rl_stats stats;
 
@@ -233,7 +206,7 @@ static void fresh_data_has_no_ratio(void **state)
 
 static void what_was_not_executed_changes_no_bit(void **state)
 {
-    struct update_config cfg = defaults(0.01);
+    struct update_config cfg = update_defaults(0.01);
     struct rl_config rl = rl_defaults();
     struct rl_stats stats, other;
 
@@ -255,7 +228,7 @@ static void what_was_not_executed_changes_no_bit(void **state)
 
 static void an_empty_window_only_counts(void **state)
 {
-    struct update_config cfg = defaults(0.01);
+    struct update_config cfg = update_defaults(0.01);
     struct rl_config rl = rl_defaults();
     struct weights *w = make_weights(), *out;
     struct rl_updater *u;
@@ -275,7 +248,7 @@ static void an_empty_window_only_counts(void **state)
 // The learning rate rises in the first steps: AdamW's are of the same length whatever the gradient.
 static void the_first_steps_are_short(void **state)
 {
-    struct update_config cfg = defaults(0.01);
+    struct update_config cfg = update_defaults(0.01);
     struct rl_config rl = rl_defaults();
     double moved[2] = {0};
 
@@ -296,7 +269,7 @@ static void the_first_steps_are_short(void **state)
 
 static void what_does_not_fit_is_refused(void **state)
 {
-    struct update_config cfg = defaults(0.01);
+    struct update_config cfg = update_defaults(0.01);
     struct rl_config rl = rl_defaults();
     struct weights *w = make_weights();
     struct rl_updater *u;
@@ -326,7 +299,7 @@ static void what_does_not_fit_is_refused(void **state)
 // A window of fresh data, against the formulas.
 static void losses_with_a_critic_are_those_of_the_formulas(void **state)
 {
-    struct update_config cfg = defaults(0.01);
+    struct update_config cfg = update_defaults(0.01);
     struct rl_config rl = rl_defaults();
     struct weights *w = make_weights();
     struct tally all = {0}, rets = {0};
@@ -383,7 +356,7 @@ static void a_critic_and_its_policy_learn(void **state)
 
     (void)state;
     for (int replay = 0; replay < 2; replay++) {
-        struct update_config cfg = defaults(0.02);
+        struct update_config cfg = update_defaults(0.02);
         struct rl_config rl = rl_defaults();
         struct weights *w = make_weights();
         struct rl_stats stats;
@@ -429,7 +402,7 @@ static void a_critic_and_its_policy_learn(void **state)
 static double learn_bandit(int lag, enum token_objective objective)
 {
     enum { KEEP = 8, SIZE = 8, UPDATES = 50 };
-    struct update_config cfg = defaults(0.02);
+    struct update_config cfg = update_defaults(0.02);
     struct rl_config rl = rl_defaults();
     struct weights *w = make_weights(), *past[KEEP];
     struct rl_updater *u;
