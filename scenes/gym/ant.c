@@ -5,33 +5,27 @@
 #include <string.h>
 
 struct ant {
-    struct scene_common common;
-    double forward_reward_weight, ctrl_cost_weight, contact_cost_weight, healthy_reward;
+    struct gym_runner runner;
+    double contact_cost_weight, contact_force_range[2];
     char main_body[OPT_STR_MAX]; // number or name
-    bool terminate_when_unhealthy;
-    double healthy_z_range[2], contact_force_range[2];
-    double reset_noise_scale;
-    bool exclude_current_positions_from_observation, include_cfrc_ext_in_observation;
+    bool include_cfrc_ext_in_observation;
     int body; // main_body's id
 };
 
-struct ant_scratch {
-    double xy[2]; // of the main body before the step
-};
-
 static const struct opt kwargs[] = {
-    GYM_COMMON_OPTS(struct ant, "ant.xml", "5", "1000"),
-    GYM_REAL(struct ant, forward_reward_weight, "1", "weight of the forward reward"),
-    GYM_REAL(struct ant, ctrl_cost_weight, "0.5", "weight of the control cost"),
+    GYM_COMMON_OPTS("ant.xml", "5", "1000"),
+    GYM_REAL(struct gym_runner, forward_reward_weight, "1", "weight of the forward reward"),
+    GYM_REAL(struct gym_runner, ctrl_cost_weight, "0.5", "weight of the control cost"),
     GYM_REAL(struct ant, contact_cost_weight, "5e-4", "weight of the contact cost"),
-    GYM_REAL(struct ant, healthy_reward, "1", "reward of a healthy step"),
+    GYM_REAL(struct gym_runner, healthy_reward, "1", "reward of a healthy step"),
     {"main_body", OPT_STR, offsetof(struct ant, main_body), 0, 0, "1",
      "number or name of the body whose speed is rewarded", NULL},
-    GYM_BOOL(struct ant, terminate_when_unhealthy, "true", "an unhealthy step ends the episode"),
-    GYM_RANGE(struct ant, healthy_z_range, "0.2,1", "healthy heights of the torso"),
+    GYM_BOOL(struct gym_runner, terminate_when_unhealthy, "true",
+             "an unhealthy step ends the episode"),
+    GYM_RANGE(struct gym_runner, healthy_z_range, "0.2,1", "healthy heights of the torso"),
     GYM_RANGE(struct ant, contact_force_range, "-1,1", "contact forces are limited to this"),
-    GYM_NOISE(struct ant, "0.1"),
-    GYM_BOOL(struct ant, exclude_current_positions_from_observation, "true", "leave out x and y"),
+    GYM_NOISE("0.1"),
+    GYM_EXCLUDE("leave out x and y"),
     GYM_BOOL(struct ant, include_cfrc_ext_in_observation, "true", "observe contact forces"),
     {0},
 };
@@ -52,36 +46,26 @@ static enum status find_body(const struct scene *scene, struct ant *p)
 
 static enum status setup(struct scene *scene)
 {
+    static const struct scene_info info[] = {
+        {"x_position", 1, true},           {"y_position", 1, true},
+        {"distance_from_origin", 1, true}, {"x_velocity", 1, false},
+        {"y_velocity", 1, false},          {"reward_forward", 1, false},
+        {"reward_ctrl", 1, false},         {"reward_contact", 1, false},
+        {"reward_survive", 1, false},      {"", 0, false},
+    };
     struct ant *p = scene->params;
 
     TRY(gym_check_size(scene, 3, 1));
     TRY(find_body(scene, p));
-    scene->n_obs = (int)scene->model->nq - 2 * p->exclude_current_positions_from_observation +
-                   (int)scene->model->nv +
+    scene->n_obs = (int)scene->model->nq - gym_excluded(scene, 2) + (int)scene->model->nv +
                    p->include_cfrc_ext_in_observation * 6 * ((int)scene->model->nbody - 1);
-    TRY(scene_add_info(scene, "x_position", 1, true));
-    TRY(scene_add_info(scene, "y_position", 1, true));
-    TRY(scene_add_info(scene, "distance_from_origin", 1, true));
-    TRY(scene_add_info(scene, "x_velocity", 1, false));
-    TRY(scene_add_info(scene, "y_velocity", 1, false));
-    TRY(scene_add_info(scene, "reward_forward", 1, false));
-    TRY(scene_add_info(scene, "reward_ctrl", 1, false));
-    TRY(scene_add_info(scene, "reward_contact", 1, false));
-    return scene_add_info(scene, "reward_survive", 1, false);
-}
-
-static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
-{
-    const struct ant *p = scene->params;
-
-    (void)scratch;
-    gym_reset_noise(scene, d, rng, p->reset_noise_scale, true);
+    return gym_add_infos(scene, info);
 }
 
 static void before(const struct scene *scene, const mjData *d, void *scratch)
 {
     const struct ant *p = scene->params;
-    struct ant_scratch *s = scratch;
+    struct gym_place *s = scratch;
 
     memcpy(s->xy, d->xpos + 3 * p->body, sizeof s->xy);
 }
@@ -96,7 +80,7 @@ static bool healthy(const struct scene *scene, const struct ant *p, const mjData
     for (i = 0; i < scene->model->nv; i++)
         if (!isfinite(d->qvel[i]))
             return false;
-    return p->healthy_z_range[0] <= d->qpos[2] && d->qpos[2] <= p->healthy_z_range[1];
+    return p->runner.healthy_z_range[0] <= d->qpos[2] && d->qpos[2] <= p->runner.healthy_z_range[1];
 }
 
 static double contact_cost(const struct scene *scene, const struct ant *p, const mjData *d)
@@ -111,30 +95,22 @@ static double contact_cost(const struct scene *scene, const struct ant *p, const
     return p->contact_cost_weight * sum;
 }
 
-static void reset_info(const struct scene *scene, const mjData *d, double *info)
-{
-    (void)scene;
-    info[0] = d->qpos[0];
-    info[1] = d->qpos[1];
-    info[2] = hypot(d->qpos[0], d->qpos[1]);
-}
-
 static void after(const struct scene *scene, const mjData *d, const double *action, void *scratch,
                   double *reward, bool *terminated, bool *success, double *info)
 {
     const struct ant *p = scene->params;
-    const struct ant_scratch *s = scratch;
+    const struct gym_place *s = scratch;
     const double *xy = d->xpos + 3 * p->body;
     double vx = (xy[0] - s->xy[0]) / scene->dt_s, vy = (xy[1] - s->xy[1]) / scene->dt_s;
     bool ok = healthy(scene, p, d);
-    double forward = vx * p->forward_reward_weight, survive = ok * p->healthy_reward;
-    double ctrl = p->ctrl_cost_weight * gym_sum_squares(action, scene->n_act);
+    double forward = vx * p->runner.forward_reward_weight, survive = ok * p->runner.healthy_reward;
+    double ctrl = p->runner.ctrl_cost_weight * gym_sum_squares(action, scene->n_act);
     double contact = contact_cost(scene, p, d);
 
     (void)success;
     *reward = forward + survive - (ctrl + contact);
-    *terminated = !ok && p->terminate_when_unhealthy;
-    reset_info(scene, d, info);
+    *terminated = !ok && p->runner.terminate_when_unhealthy;
+    gym_info_place(scene, d, info);
     info[3] = vx;
     info[4] = vy;
     info[5] = forward;
@@ -148,7 +124,7 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
     const struct ant *p = scene->params;
     int i;
 
-    obs = gym_put_state(obs, scene, d, p->exclude_current_positions_from_observation ? 2 : 0);
+    obs = gym_put_state(obs, scene, d, gym_excluded(scene, 2));
     if (!p->include_cfrc_ext_in_observation)
         return;
     for (i = 6; i < 6 * scene->model->nbody; i++)
@@ -161,13 +137,13 @@ const struct scene_task task_ant = {
     .free_view = "distance=4",
     .instruction = "walk to the right",
     .params_bytes = sizeof(struct ant),
-    .scratch_bytes = sizeof(struct ant_scratch),
+    .scratch_bytes = sizeof(struct gym_place),
     .kwargs = kwargs,
     .contact_forces = true,
     .setup = setup,
-    .reset = reset,
+    .reset = gym_reset_normal,
     .before = before,
     .after = after,
-    .reset_info = reset_info,
+    .reset_info = gym_info_place,
     .observe = observe,
 };

@@ -30,16 +30,6 @@ double *gym_put_state(double *out, const struct scene *scene, const mjData *d, i
     return gym_put(out, d->qvel, (int)scene->model->nv);
 }
 
-double *gym_put_clipped_state(double *out, const struct scene *scene, const mjData *d, int skip)
-{
-    int i;
-
-    out = gym_put(out, d->qpos + skip, (int)scene->model->nq - skip);
-    for (i = 0; i < scene->model->nv; i++)
-        *out++ = gym_clip(d->qvel[i], -10, 10);
-    return out;
-}
-
 int gym_humanoid_n_obs(const struct scene *scene, const struct gym_humanoid_parts *parts, int skip)
 {
     int n_body = (int)scene->model->nbody - 1, nv = (int)scene->model->nv; // without the world
@@ -85,6 +75,22 @@ enum status gym_check_size(const struct scene *scene, int nq, int nv)
     return ST_OK;
 }
 
+enum status gym_add_infos(struct scene *scene, const struct scene_info *info)
+{
+    for (; info->name[0]; info++)
+        TRY(scene_add_info(scene, info->name,
+                           info->n == GYM_TENDONS ? (int)scene->model->ntendon : info->n,
+                           info->on_reset));
+    return ST_OK;
+}
+
+int gym_excluded(const struct scene *scene, int n)
+{
+    const struct gym_params *p = scene->params;
+
+    return p->exclude_current_positions_from_observation ? n : 0;
+}
+
 void gym_before_none(const struct scene *scene, const mjData *d, void *scratch)
 {
     (void)scene;
@@ -92,9 +98,18 @@ void gym_before_none(const struct scene *scene, const mjData *d, void *scratch)
     (void)scratch;
 }
 
-void gym_reset_noise(const struct scene *scene, mjData *d, struct rng *rng, double noise,
-                     bool normal_velocity)
+void gym_before_place(const struct scene *scene, const mjData *d, void *scratch)
 {
+    struct gym_place *s = scratch;
+
+    (void)scene;
+    memcpy(s->xy, d->qpos, sizeof s->xy);
+}
+
+static void reset_noise(const struct scene *scene, mjData *d, struct rng *rng, bool normal_velocity)
+{
+    const struct gym_params *p = scene->params;
+    double noise = p->reset_noise_scale;
     int i;
 
     for (i = 0; i < scene->model->nq; i++)
@@ -102,4 +117,77 @@ void gym_reset_noise(const struct scene *scene, mjData *d, struct rng *rng, doub
     for (i = 0; i < scene->model->nv; i++)
         d->qvel[i] = scene->init_qvel[i] +
                      (normal_velocity ? noise * rng_normal(rng) : rng_uniform(rng, -noise, noise));
+}
+
+void gym_reset_uniform(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
+{
+    (void)scratch;
+    reset_noise(scene, d, rng, false);
+}
+
+void gym_reset_normal(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
+{
+    (void)scratch;
+    reset_noise(scene, d, rng, true);
+}
+
+void gym_info_place(const struct scene *scene, const mjData *d, double *info)
+{
+    (void)scene;
+    info[0] = d->qpos[0];
+    info[1] = d->qpos[1];
+    info[2] = hypot(d->qpos[0], d->qpos[1]);
+}
+
+// --- planar walkers -----------------------------------------------------------------------------
+
+enum status gym_walker_setup(struct scene *scene)
+{
+    static const struct scene_info info[] = {
+        {"x_position", 1, true},
+        {"z_distance_from_origin", 1, true},
+        {"x_velocity", 1, false},
+        {"reward_forward", 1, false},
+        {"reward_ctrl", 1, false},
+        {"reward_survive", 1, false},
+        {"", 0, false},
+    };
+
+    TRY(gym_check_size(scene, 3, 1));
+    scene->n_obs = (int)scene->model->nq + (int)scene->model->nv - gym_excluded(scene, 1);
+    return gym_add_infos(scene, info);
+}
+
+void gym_walker_reset_info(const struct scene *scene, const mjData *d, double *info)
+{
+    info[0] = d->qpos[0];
+    info[1] = d->qpos[1] - scene->init_qpos[1];
+}
+
+void gym_walker_after(const struct scene *scene, const mjData *d, const double *action,
+                      const struct gym_place *from, bool healthy, double *reward, bool *terminated,
+                      double *info)
+{
+    const struct gym_runner *p = scene->params;
+    double velocity = (d->qpos[0] - from->xy[0]) / scene->dt_s;
+    double forward = p->forward_reward_weight * velocity, survive = healthy * p->healthy_reward;
+    double ctrl = p->ctrl_cost_weight * gym_sum_squares(action, scene->n_act);
+
+    *reward = forward + survive - ctrl;
+    *terminated = !healthy && p->terminate_when_unhealthy;
+    gym_walker_reset_info(scene, d, info);
+    info[2] = velocity;
+    info[3] = forward;
+    info[4] = -ctrl;
+    info[5] = survive;
+}
+
+void gym_walker_observe(const struct scene *scene, const mjData *d, double *obs)
+{
+    int i;
+
+    obs = gym_put(obs, d->qpos + gym_excluded(scene, 1),
+                  (int)scene->model->nq - gym_excluded(scene, 1));
+    for (i = 0; i < scene->model->nv; i++)
+        *obs++ = gym_clip(d->qvel[i], -10, 10);
 }

@@ -1,53 +1,25 @@
 // HalfCheetah-v5: a planar two-legged robot runs to the right.
 #include "scenes/gym/gym.h"
 
-struct half_cheetah {
-    struct scene_common common;
-    double forward_reward_weight, ctrl_cost_weight, reset_noise_scale;
-    bool exclude_current_positions_from_observation;
-};
-
-struct half_cheetah_scratch {
-    double x; // before the step
-};
-
 static const struct opt kwargs[] = {
-    GYM_COMMON_OPTS(struct half_cheetah, "half_cheetah.xml", "5", "1000"),
-    GYM_REAL(struct half_cheetah, forward_reward_weight, "1", "weight of the forward reward"),
-    GYM_REAL(struct half_cheetah, ctrl_cost_weight, "0.1", "weight of the control cost"),
-    GYM_NOISE(struct half_cheetah, "0.1"),
-    GYM_BOOL(struct half_cheetah, exclude_current_positions_from_observation, "true",
-             "leave out x"),
+    GYM_COMMON_OPTS("half_cheetah.xml", "5", "1000"),
+    GYM_REAL(struct gym_runner, forward_reward_weight, "1", "weight of the forward reward"),
+    GYM_REAL(struct gym_runner, ctrl_cost_weight, "0.1", "weight of the control cost"),
+    GYM_NOISE("0.1"),
+    GYM_EXCLUDE("leave out x"),
     {0},
 };
 
 static enum status setup(struct scene *scene)
 {
-    const struct half_cheetah *p = scene->params;
+    static const struct scene_info info[] = {
+        {"x_position", 1, true},   {"x_velocity", 1, false}, {"reward_forward", 1, false},
+        {"reward_ctrl", 1, false}, {"", 0, false},
+    };
 
-    TRY(gym_check_size(scene, 1, 1));
-    scene->n_obs = (int)scene->model->nq + (int)scene->model->nv -
-                   p->exclude_current_positions_from_observation;
-    TRY(scene_add_info(scene, "x_position", 1, true));
-    TRY(scene_add_info(scene, "x_velocity", 1, false));
-    TRY(scene_add_info(scene, "reward_forward", 1, false));
-    return scene_add_info(scene, "reward_ctrl", 1, false);
-}
-
-static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
-{
-    const struct half_cheetah *p = scene->params;
-
-    (void)scratch;
-    gym_reset_noise(scene, d, rng, p->reset_noise_scale, true);
-}
-
-static void before(const struct scene *scene, const mjData *d, void *scratch)
-{
-    struct half_cheetah_scratch *s = scratch;
-
-    (void)scene;
-    s->x = d->qpos[0];
+    TRY(gym_check_size(scene, 2, 1));
+    scene->n_obs = (int)scene->model->nq + (int)scene->model->nv - gym_excluded(scene, 1);
+    return gym_add_infos(scene, info);
 }
 
 static void reset_info(const struct scene *scene, const mjData *d, double *info)
@@ -59,9 +31,9 @@ static void reset_info(const struct scene *scene, const mjData *d, double *info)
 static void after(const struct scene *scene, const mjData *d, const double *action, void *scratch,
                   double *reward, bool *terminated, bool *success, double *info)
 {
-    const struct half_cheetah *p = scene->params;
-    const struct half_cheetah_scratch *s = scratch;
-    double velocity = (d->qpos[0] - s->x) / scene->dt_s;
+    const struct gym_runner *p = scene->params;
+    const struct gym_place *s = scratch;
+    double velocity = (d->qpos[0] - s->xy[0]) / scene->dt_s;
     double forward = p->forward_reward_weight * velocity;
     double ctrl = p->ctrl_cost_weight * gym_sum_squares(action, scene->n_act);
 
@@ -76,9 +48,7 @@ static void after(const struct scene *scene, const mjData *d, const double *acti
 
 static void observe(const struct scene *scene, const mjData *d, double *obs)
 {
-    const struct half_cheetah *p = scene->params;
-
-    (void)gym_put_state(obs, scene, d, p->exclude_current_positions_from_observation ? 1 : 0);
+    (void)gym_put_state(obs, scene, d, gym_excluded(scene, 1));
 }
 
 extern const struct scene_task task_half_cheetah;
@@ -86,12 +56,12 @@ const struct scene_task task_half_cheetah = {
     .name = "HalfCheetah-v5",
     .free_view = "distance=4",
     .instruction = "run to the right",
-    .params_bytes = sizeof(struct half_cheetah),
-    .scratch_bytes = sizeof(struct half_cheetah_scratch),
+    .params_bytes = sizeof(struct gym_runner),
+    .scratch_bytes = sizeof(struct gym_place),
     .kwargs = kwargs,
     .setup = setup,
-    .reset = reset,
-    .before = before,
+    .reset = gym_reset_normal,
+    .before = gym_before_place,
     .after = after,
     .reset_info = reset_info,
     .observe = observe,

@@ -2,50 +2,42 @@
 #include "scenes/gym/gym.h"
 
 struct standup {
-    struct scene_common common;
+    struct gym_params base;
     double uph_cost_weight, ctrl_cost_weight, impact_cost_weight;
     double impact_cost_range[2];
-    double reset_noise_scale;
-    bool exclude_current_positions_from_observation;
     struct gym_humanoid_parts parts;
 };
 
 static const struct opt kwargs[] = {
-    GYM_COMMON_OPTS(struct standup, "humanoidstandup.xml", "5", "1000"),
+    GYM_COMMON_OPTS("humanoidstandup.xml", "5", "1000"),
     GYM_REAL(struct standup, uph_cost_weight, "1", "accepted, without effect, as in Gymnasium"),
     GYM_REAL(struct standup, ctrl_cost_weight, "0.1", "weight of the control cost"),
     GYM_REAL(struct standup, impact_cost_weight, "5e-7", "weight of the impact cost"),
     GYM_RANGE(struct standup, impact_cost_range, "-inf,10", "the impact cost is limited to this"),
-    GYM_NOISE(struct standup, "0.01"),
-    GYM_BOOL(struct standup, exclude_current_positions_from_observation, "true",
-             "leave out x and y"),
+    GYM_NOISE("0.01"),
+    GYM_EXCLUDE("leave out x and y"),
     GYM_HUMANOID_PARTS(struct standup),
     {0},
 };
 
 static enum status setup(struct scene *scene)
 {
+    static const struct scene_info info[] = {
+        {"x_position", 1, true},
+        {"y_position", 1, true},
+        {"z_distance_from_origin", 1, true},
+        {"tendon_length", GYM_TENDONS, true},
+        {"tendon_velocity", GYM_TENDONS, true},
+        {"reward_linup", 1, false},
+        {"reward_quadctrl", 1, false},
+        {"reward_impact", 1, false},
+        {"", 0, false},
+    };
     const struct standup *p = scene->params;
 
     TRY(gym_check_size(scene, 3, 6));
-    scene->n_obs =
-        gym_humanoid_n_obs(scene, &p->parts, 2 * p->exclude_current_positions_from_observation);
-    TRY(scene_add_info(scene, "x_position", 1, true));
-    TRY(scene_add_info(scene, "y_position", 1, true));
-    TRY(scene_add_info(scene, "z_distance_from_origin", 1, true));
-    TRY(scene_add_info(scene, "tendon_length", (int)scene->model->ntendon, true));
-    TRY(scene_add_info(scene, "tendon_velocity", (int)scene->model->ntendon, true));
-    TRY(scene_add_info(scene, "reward_linup", 1, false));
-    TRY(scene_add_info(scene, "reward_quadctrl", 1, false));
-    return scene_add_info(scene, "reward_impact", 1, false);
-}
-
-static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
-{
-    const struct standup *p = scene->params;
-
-    (void)scratch;
-    gym_reset_noise(scene, d, rng, p->reset_noise_scale, false);
+    scene->n_obs = gym_humanoid_n_obs(scene, &p->parts, gym_excluded(scene, 2));
+    return gym_add_infos(scene, info);
 }
 
 // The terms that a reset gives too; returns the end.
@@ -87,8 +79,7 @@ static void observe(const struct scene *scene, const mjData *d, double *obs)
 {
     const struct standup *p = scene->params;
 
-    gym_humanoid_observe(scene, d, &p->parts, p->exclude_current_positions_from_observation ? 2 : 0,
-                         obs);
+    gym_humanoid_observe(scene, d, &p->parts, gym_excluded(scene, 2), obs);
 }
 
 extern const struct scene_task task_humanoid_standup;
@@ -100,7 +91,7 @@ const struct scene_task task_humanoid_standup = {
     .kwargs = kwargs,
     .contact_forces = true,
     .setup = setup,
-    .reset = reset,
+    .reset = gym_reset_uniform,
     .before = gym_before_none,
     .after = after,
     .reset_info = reset_info,

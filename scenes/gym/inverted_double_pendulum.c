@@ -2,19 +2,26 @@
 #include "scenes/gym/gym.h"
 
 struct double_pendulum {
-    struct scene_common common;
-    double healthy_reward, reset_noise_scale;
+    struct gym_params base;
+    double healthy_reward;
 };
 
 static const struct opt kwargs[] = {
-    GYM_COMMON_OPTS(struct double_pendulum, "inverted_double_pendulum.xml", "5", "1000"),
+    GYM_COMMON_OPTS("inverted_double_pendulum.xml", "5", "1000"),
     GYM_REAL(struct double_pendulum, healthy_reward, "10", "reward of a step that does not fall"),
-    GYM_NOISE(struct double_pendulum, "0.1"),
+    GYM_NOISE("0.1"),
     {0},
 };
 
 static enum status setup(struct scene *scene)
 {
+    static const struct scene_info info[] = {
+        {"reward_survive", 1, false},
+        {"distance_penalty", 1, false},
+        {"velocity_penalty", 1, false},
+        {"", 0, false},
+    };
+
     TRY(gym_check_size(scene, 3, 3));
     if (scene->model->nq != 3 || scene->model->nv != 3 || scene->model->nsite < 1)
         return FAIL(ST_INVAL,
@@ -22,17 +29,7 @@ static enum status setup(struct scene *scene)
                     "tip",
                     scene->task->name);
     scene->n_obs = 9;
-    TRY(scene_add_info(scene, "reward_survive", 1, false));
-    TRY(scene_add_info(scene, "distance_penalty", 1, false));
-    return scene_add_info(scene, "velocity_penalty", 1, false);
-}
-
-static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
-{
-    const struct double_pendulum *p = scene->params;
-
-    (void)scratch;
-    gym_reset_noise(scene, d, rng, p->reset_noise_scale, true);
+    return gym_add_infos(scene, info);
 }
 
 static void after(const struct scene *scene, const mjData *d, const double *action, void *scratch,
@@ -75,7 +72,7 @@ const struct scene_task task_inverted_double_pendulum = {
     .params_bytes = sizeof(struct double_pendulum),
     .kwargs = kwargs,
     .setup = setup,
-    .reset = reset,
+    .reset = gym_reset_normal,
     .before = gym_before_none,
     .after = after,
     .observe = observe,

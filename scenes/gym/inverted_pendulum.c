@@ -1,14 +1,9 @@
 // InvertedPendulum-v5: balance a pole on a cart.
 #include "scenes/gym/gym.h"
 
-struct pendulum {
-    struct scene_common common;
-    double reset_noise_scale;
-};
-
 static const struct opt kwargs[] = {
-    GYM_COMMON_OPTS(struct pendulum, "inverted_pendulum.xml", "2", "1000"),
-    GYM_NOISE(struct pendulum, "0.01"),
+    GYM_COMMON_OPTS("inverted_pendulum.xml", "2", "1000"),
+    GYM_NOISE("0.01"),
     {0},
 };
 
@@ -17,14 +12,6 @@ static enum status setup(struct scene *scene)
     TRY(gym_check_size(scene, 2, 2));
     scene->n_obs = (int)scene->model->nq + (int)scene->model->nv;
     return scene_add_info(scene, "reward_survive", 1, false);
-}
-
-static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
-{
-    const struct pendulum *p = scene->params;
-
-    (void)scratch;
-    gym_reset_noise(scene, d, rng, p->reset_noise_scale, false);
 }
 
 static void after(const struct scene *scene, const mjData *d, const double *action, void *scratch,
@@ -50,10 +37,10 @@ const struct scene_task task_inverted_pendulum = {
     .name = "InvertedPendulum-v5",
     .free_view = "distance=2.04",
     .instruction = "balance the pole",
-    .params_bytes = sizeof(struct pendulum),
+    .params_bytes = sizeof(struct gym_params),
     .kwargs = kwargs,
     .setup = setup,
-    .reset = reset,
+    .reset = gym_reset_uniform,
     .before = gym_before_none,
     .after = after,
     .observe = observe,

@@ -8,7 +8,7 @@ struct pusher {
 };
 
 static const struct opt kwargs[] = {
-    GYM_COMMON_OPTS(struct pusher, "pusher_v5.xml", "5", "100"),
+    GYM_COMMON_OPTS("pusher_v5.xml", "5", "100"),
     GYM_REAL(struct pusher, reward_near_weight, "0.5", "weight of the hand's distance"),
     GYM_REAL(struct pusher, reward_dist_weight, "1", "weight of the object's distance"),
     GYM_REAL(struct pusher, reward_control_weight, "0.1", "weight of the control cost"),
@@ -17,6 +17,12 @@ static const struct opt kwargs[] = {
 
 static enum status setup(struct scene *scene)
 {
+    static const struct scene_info info[] = {
+        {"reward_dist", 1, false},
+        {"reward_ctrl", 1, false},
+        {"reward_near", 1, false},
+        {"", 0, false},
+    };
     struct pusher *p = scene->params;
 
     TRY(gym_check_size(scene, 11, 11));
@@ -24,9 +30,7 @@ static enum status setup(struct scene *scene)
     TRY(gym_body(scene, "object", &p->object));
     TRY(gym_body(scene, "goal", &p->goal));
     scene->n_obs = 23;
-    TRY(scene_add_info(scene, "reward_dist", 1, false));
-    TRY(scene_add_info(scene, "reward_ctrl", 1, false));
-    return scene_add_info(scene, "reward_near", 1, false);
+    return gym_add_infos(scene, info);
 }
 
 static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)

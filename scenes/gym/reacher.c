@@ -8,7 +8,7 @@ struct reacher {
 };
 
 static const struct opt kwargs[] = {
-    GYM_COMMON_OPTS(struct reacher, "reacher.xml", "2", "50"),
+    GYM_COMMON_OPTS("reacher.xml", "2", "50"),
     GYM_REAL(struct reacher, reward_dist_weight, "1", "weight of the distance"),
     GYM_REAL(struct reacher, reward_control_weight, "1", "weight of the control cost"),
     {0},
@@ -16,6 +16,11 @@ static const struct opt kwargs[] = {
 
 static enum status setup(struct scene *scene)
 {
+    static const struct scene_info info[] = {
+        {"reward_dist", 1, false},
+        {"reward_ctrl", 1, false},
+        {"", 0, false},
+    };
     struct reacher *p = scene->params;
 
     TRY(gym_check_size(scene, 4, 4));
@@ -25,8 +30,7 @@ static enum status setup(struct scene *scene)
     TRY(gym_body(scene, "fingertip", &p->fingertip));
     TRY(gym_body(scene, "target", &p->target));
     scene->n_obs = 10;
-    TRY(scene_add_info(scene, "reward_dist", 1, false));
-    return scene_add_info(scene, "reward_ctrl", 1, false);
+    return gym_add_infos(scene, info);
 }
 
 static void reset(const struct scene *scene, mjData *d, struct rng *rng, void *scratch)
